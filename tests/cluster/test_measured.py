@@ -61,6 +61,7 @@ def test_collectives_of_a_profile_replace_formulas() -> None:
         ({"in_step": {}}, "forward is 'None', not a number"),
         ({"case": {"precision": "int3"}}, "case.precision"),
         ({"between_ops_seconds": float("nan")}, "not a number"),
+        ({"activations": {"layer": 0.1}}, "head is 'None', not a number"),
     ],
 )
 def test_a_file_that_is_no_profile_is_refused(

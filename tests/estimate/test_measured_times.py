@@ -6,11 +6,16 @@ from pathlib import Path
 
 import pytest
 
+from penstock.arch.config import ModelConfig
 from penstock.arch.presets import MODELS
+from penstock.cluster.measured import FACTORS
+from penstock.cluster.profile_file import machine_of
 from penstock.errors import ShapeError
+from penstock.estimate.measured_times import ProfiledTimes, activations_by_part
 from penstock.estimate.price import Estimate, estimate
 from penstock.estimate.products import KERNEL_START
 from penstock.estimate.request import layout_from
+from penstock.profiling.sizes import whole_unit
 from profiling.made_up import BYTES, FLOPS, profile
 
 TINY = replace(MODELS["tiny"], element_bytes=4)
@@ -38,6 +43,49 @@ def test_a_step_is_its_flops_and_bytes_over_the_rates_of_the_profile(tmp_path: P
     ended = 32 * parameters
     seconds = (products + attended) / FLOPS + (layers + loss + looked_up + ended) / BYTES
     assert found.seconds == pytest.approx(seconds + 2 * KERNEL_START, rel=1e-7)
+
+
+WIDE = replace(
+    TINY, hidden=2 * TINY.hidden, ffn=2 * TINY.ffn, heads=2 * TINY.heads, kv_heads=2 * TINY.kv_heads
+)
+
+
+def _times(model: ModelConfig, factor: float = 1.0, **changes: object) -> ProfiledTimes:
+    """Kernels that take so many times longer in a step."""
+    machine = machine_of(profile(in_step=dict.fromkeys(FACTORS, factor), **changes), "ours")
+    return ProfiledTimes(model, model, machine.cluster.gpu, 1.0, "flash2", False)
+
+
+@pytest.mark.parametrize(("factor", "wide"), [(1.5, 1.25), (1.0, 1.0), (0.8, 0.8)])
+def test_on_a_host_products_of_twice_the_width_are_longer_in_a_step_by_half_the_share(
+    factor: float, wide: float
+) -> None:
+    unit, host = whole_unit(TOKENS, 0), {"activations": activations_by_part(_times(TINY))}
+    for model, said in ((TINY, factor), (WIDE, wide)):
+        alone = _times(model).seconds(unit).weights
+        assert _times(model, factor, **host).seconds(unit).weights == pytest.approx(said * alone)
+        assert _times(model, factor).seconds(unit).weights == pytest.approx(factor * alone)
+
+
+def test_kernels_that_move_bytes_are_as_much_longer_at_any_width() -> None:
+    host = {"activations": activations_by_part(_times(TINY))}
+    wide = _times(WIDE, 1.5, **host)
+    parts, found = wide.parts(whole_unit(TOKENS, 0)), wide.seconds(whole_unit(TOKENS, 0))
+    moved = parts.of("forward") - parts.of_products("forward")
+    attended = wide.attention_seconds(whole_unit(TOKENS, 0)).forward
+    products = 1.25 * parts.of_products("forward")
+    assert found.forward == pytest.approx(products + 1.5 * (moved + attended))
+
+
+def test_the_head_takes_as_much_longer_as_in_the_profiled_step_and_less_where_it_is_wider() -> None:
+    host, flops = {"activations": activations_by_part(_times(TINY))}, 1e6
+    head = {
+        name: _times(model, 1.5, **host).head_seconds(TOKENS, flops, "I")
+        / _times(model).head_seconds(TOKENS, flops, "I")
+        for name, model in (("tiny", TINY), ("wide", WIDE))
+    }
+    assert head["tiny"] == pytest.approx(1.5)
+    assert 1.25 < head["wide"] < 1.5
 
 
 def test_a_profile_needs_no_cluster_and_gives_one_its_kernels(tmp_path: Path) -> None:

@@ -23,12 +23,11 @@ SMALL = ["--tokens", "64", "-k", "2", "--steps", "1", "--first", "1"]
 def record(crews: Callable[[int], Any]) -> dict[str, Any]:
     from dataclasses import replace
 
-    from penstock.profiling.measure.run import profile_alone
+    from penstock.profiling.measure.run import measure_rank, profile_record
     from penstock.profiling.measure.timing import Rounds
 
     case = replace(CASE, tokens=64, slices=2)
-    found: dict[str, Any] = crews(1).run(profile_alone, case, "cpu", Rounds(1, 2, 1))[0]
-    return found
+    return profile_record(case, crews(1).run(measure_rank, case, "cpu", Rounds(1, 2, 1)))
 
 
 def test_a_profile_is_plain_json_that_can_be_estimated_with(record: dict[str, Any]) -> None:

@@ -37,6 +37,8 @@ MOVING_KERNELS = (
 """Kernels that only move bytes, with their passes."""
 FACTORS = ("forward", "inputs", "weights", "attention forward", "attention backward", "head")
 """What a step is compared with kernels one by one in."""
+PRODUCTS_OF = ("layer", "head")
+"""What has products with weights."""
 FIXED_PARTS = (*PRODUCT_PASSES, "head")
 """What takes some time however few its tokens are."""
 END_RATES = ("lookup forward", "lookup inputs", "norm", "update")
@@ -147,6 +149,9 @@ class MeasuredKernels:
     """Bytes of the device that a process takes beside its tensors."""
     gaps: float = 0.0
     """Share of what a step adds that lies in gaps of the allocator."""
+    activations: Mapping[str, float] = field(default_factory=dict)
+    """Of the profiled step's products, by `PRODUCTS_OF`: what they read and write beside weights,
+    for each multiplication. Empty where a step takes as many times longer at any width."""
     sums: Mapping[tuple[str, int], RateSurface] = field(default_factory=dict)
     """Bytes per second of collectives by type and ranks, at bytes that a rank sends."""
 

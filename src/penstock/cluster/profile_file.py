@@ -19,6 +19,7 @@ from penstock.cluster.measured import (
     FIXED_PARTS,
     MOVING_KERNELS,
     PRODUCT_PASSES,
+    PRODUCTS_OF,
     MeasuredKernels,
     RatePoint,
     RateSurface,
@@ -119,6 +120,7 @@ def measured_kernels(record: ProfilePart) -> MeasuredKernels:
         on_host=_part(record, "machine").get("device") == "cpu",
         context=int(_number(memory, "context_bytes")),
         gaps=min(MOST_GAPS, max(0.0, _number(memory, "gaps"))),
+        activations=_activations(record),
         sums=_collectives(record),
     )
 
@@ -159,6 +161,12 @@ def _moving(record: ProfilePart, name: str, passed: str) -> RateSurface:
             if (each.get("name"), each.get("pass")) == (name, passed)
         ]
     )
+
+
+def _activations(record: ProfilePart) -> dict[str, float]:
+    """Only a profile of a host has them."""
+    found = _part(record, "activations") if "activations" in record else {}
+    return {name: _positive(found, name) for name in PRODUCTS_OF if found}
 
 
 def _collectives(record: ProfilePart) -> dict[tuple[str, int], RateSurface]:

@@ -3,18 +3,27 @@
 The work is the same as on any GPU (estimate/layer_times.py): products by shape, attention by pairs,
 kernels that move bytes. Only the rates are measured, each at the sizes of this layer, and the sums
 are multiplied by what a step makes of kernels.
+
+A product that is measured alone finds its input in the caches of a host, and its output stays in
+them. In a step other kernels come between, and what products then take longer grows with what they
+read and write beside weights. A matrix of h x h has 2 / h of these for each multiplication: with
+matrices twice as wide, a step makes products longer by half as large a share.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
+from functools import cached_property
 
 from penstock.arch.config import ModelConfig
 from penstock.arch.layers.lm_head import tokens_at_a_time
 from penstock.cluster.gpu import PassShares
-from penstock.cluster.measured import ATTENTION_PASSES, PRODUCT_PASSES, MeasuredKernels
+from penstock.cluster.measured import ATTENTION_PASSES, PRODUCT_PASSES, PRODUCTS_OF, MeasuredKernels
 from penstock.estimate.layer_times import LayerSeconds, LayerTimes, UnitTokens
 from penstock.estimate.products import Product
 
 LIKE_FORWARD = "FNR"
+PRODUCT = "product "
+"""What names of products begin with."""
 
 
 def layer_moved(part: ModelConfig, unit: UnitTokens) -> dict[tuple[str, str], float]:
@@ -45,8 +54,28 @@ def logits_moved(part: ModelConfig, tokens: int) -> float:
     return 3.0 * tokens * part.vocabulary * part.element_bytes
 
 
+def activations_of(matrices: Sequence[tuple[int, int]]) -> float:
+    """What products with some matrices read and write beside these, for each multiplication.
+
+    >>> activations_of([(64, 64)]), activations_of([(128, 128)])
+    (0.03125, 0.015625)
+    """
+    return sum(map(sum, matrices)) / sum(outputs * inputs for outputs, inputs in matrices)
+
+
+def activations_by_part(times: LayerTimes) -> dict[str, float]:
+    """The same of a layer and of the head."""
+    head = [(times.part.vocabulary, times.part.hidden)]
+    return dict(zip(PRODUCTS_OF, map(activations_of, (times.matrices, head))))
+
+
 class KernelSeconds(dict[tuple[str, str], float]):
     """Seconds of the parts of a layer by name and pass, one by one."""
+
+    def of_products(self, passed: str) -> float:
+        """The products of a pass."""
+        names = {name for name, _ in self if name.startswith(PRODUCT)}
+        return self.of(passed, *names) if names else 0.0
 
     def of(self, passed: str, *names: str) -> float:
         """All parts of a pass, or those of some names."""
@@ -81,10 +110,26 @@ class ProfiledTimes(LayerTimes):
         return LayerSeconds(
             *(
                 self._whole(name)
-                * (self.kernels.fixed[name] + factor[name] * parts.of(name) + more)
+                * (
+                    self.kernels.fixed[name]
+                    + factor[name] * (parts.of(name) - parts.of_products(name))
+                    + self._of_products(name, "layer") * parts.of_products(name)
+                    + more
+                )
                 for name, more in beside.items()
             )
         )
+
+    def _of_products(self, passed: str, part: str) -> float:
+        """How many times longer products take in a step, at the widths of this model."""
+        factor, known = self.kernels.in_step[passed], self.kernels.activations
+        if not known or factor <= 1:
+            return factor
+        return 1 + (factor - 1) * self._activations[part] / known[part]
+
+    @cached_property
+    def _activations(self) -> dict[str, float]:
+        return activations_by_part(self)
 
     def _whole(self, passed: str) -> float:
         """How much longer a pass takes where sequences are not cut."""
@@ -95,7 +140,7 @@ class ProfiledTimes(LayerTimes):
         found = KernelSeconds()
         for number, passes in enumerate(self.products(unit.whole)):
             for name, product in zip(PRODUCT_PASSES, passes):
-                found[f"product {number}", name] = self._pass_seconds(name, product)
+                found[f"{PRODUCT}{number}", name] = self._pass_seconds(name, product)
         for (name, passed), moved in layer_moved(self.part, unit).items():
             found[name, passed] = moved / self.kernels.moving_rate(name, passed, moved)
         return found
@@ -117,7 +162,7 @@ class ProfiledTimes(LayerTimes):
         if not flops:
             return 0.0
         alone = self.head_alone(tokens, flops)
-        sliced = self.kernels.fixed["head"] + self.kernels.in_step["head"] * alone
+        sliced = self.kernels.fixed["head"] + self._of_products("head", "head") * alone
         return self._whole("head") * sliced
 
     def head_alone(self, tokens: int, flops: float) -> float:

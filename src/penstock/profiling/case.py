@@ -7,7 +7,7 @@ from typing import Any
 from penstock.arch.config import ModelConfig
 from penstock.core.schedule import Schedule
 from penstock.core.shape import Shape
-from penstock.errors import FormatError, ShapeError
+from penstock.errors import FormatError, ShapeError, shown
 from penstock.estimate.layout import BYTES_OF
 from penstock.estimate.request import MODEL_NAMES
 from penstock.plan.slices import align, equal_flops_of_model
@@ -54,6 +54,13 @@ class ProfileCase:
             return (self.tokens,)
         return tuple(align(equal_flops_of_model(self.model, self.tokens, self.slices)))
 
+    def in_pipeline_of(self, devices: int) -> "ProfileCase":
+        """With as many layers on a stage as a pipeline of so many devices has: caches hold more of
+        a few layers than of many."""
+        kinds = len(KINDS_OF_STAGE)
+        layers = min(self.sizes.layers, kinds * -(-self.sizes.layers // devices))
+        return replace(self, sizes=replace(self.sizes, layers=layers))
+
     def record(self) -> dict[str, Any]:
         """What a profile says of its case."""
         return {
@@ -74,6 +81,16 @@ def profiled_case(record: Mapping[str, Any]) -> ProfileCase:
     except (KeyError, TypeError, AttributeError):
         hint = "make it again with `penstock profile`"
         raise FormatError("the profile does not say what it is of", hint=hint) from None
+
+
+def case_of_steps(record: Mapping[str, Any]) -> ProfileCase:
+    """The case of its steps, which has fewer layers where ranks of a host were profiled."""
+    case = profiled_case(record)
+    layers = record["case"].get("step_layers", case.sizes.layers)
+    if not (isinstance(layers, int) and len(KINDS_OF_STAGE) <= layers <= case.sizes.layers):
+        hint = "make it again with `penstock profile`"
+        raise FormatError(f"the profiled step has {shown(layers)} layers", hint=hint)
+    return replace(case, sizes=replace(case.sizes, layers=layers))
 
 
 def model_sizes(model: ModelConfig) -> dict[str, Any]:

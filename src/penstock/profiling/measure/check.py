@@ -12,7 +12,7 @@ from penstock.bench.measure.step_clock import unless_memory_ends
 from penstock.cluster.profile_file import read_profile
 from penstock.errors import FormatError, ShapeError, shown
 from penstock.estimate.price import Estimate
-from penstock.profiling.case import ProfileCase, profiled_case
+from penstock.profiling.case import ProfileCase, case_of_steps
 from penstock.profiling.check_cases import CheckCase
 from penstock.profiling.measure.neighbours import Neighbours
 from penstock.profiling.measure.run import LONGEST_PROFILE, busy_ranks
@@ -35,10 +35,10 @@ def checked_rows(
     profile: Path, cases: Iterable[CheckCase], often: Rounds, devices: int = 1
 ) -> Iterator[MeasuredRow]:
     """Each case estimated with the profile, and measured on so many devices. Before and after each
-    round the profiled step is measured again: a machine that others use is not always as fast as
-    it was."""
+    round all ranks measure the profiled step again: a machine that others use is not always as
+    fast as it was."""
     record = read_profile(profile)
-    machine, profiled = record["machine"], profiled_case(record)
+    machine, profiled = record["machine"], case_of_steps(record)
     then, wanted = float(record["step"]["seconds"]), str(machine["device"])
     ranks = busy_ranks(wanted, int(machine["ranks"]))
     often, profiled_often = often._replace(ranks=ranks), PROFILED_AGAIN._replace(ranks=ranks)
@@ -48,11 +48,11 @@ def checked_rows(
     ):
 
         def again() -> float:
-            return neighbours.run(profiled_again, profiled, wanted, profiled_often)[0]
+            return fmean(neighbours.run(profiled_again, profiled, wanted, profiled_often))
 
-        together = crew if devices > 1 else neighbours
+        together, before = crew if devices > 1 else neighbours, again()
         for case in cases:
-            rounds, before = list[CheckedRound](), again()
+            rounds = list[CheckedRound]()
             for _ in range(often.rounds):
                 found = of_devices(together.run(measure_case, case, wanted, often), case)
                 after = again()

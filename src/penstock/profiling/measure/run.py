@@ -17,15 +17,16 @@ from penstock.cluster.gpu import Gpu
 from penstock.cluster.measured import END_RATES, FACTORS, FIXED_PARTS
 from penstock.cluster.presets import CLUSTERS
 from penstock.cluster.profile_file import FORMAT, VERSION, machine_of
-from penstock.estimate.measured_times import ProfiledTimes
+from penstock.estimate.measured_times import ProfiledTimes, activations_by_part
 from penstock.model.kernels.choice import fuses
 from penstock.profiling.case import ProfileCase
 from penstock.profiling.in_step import StepOps, factors_of, op_rows, phases_of
 from penstock.profiling.measure.copies import collective_rows, copy_rows
+from penstock.profiling.measure.found import MeasuredRound, RankFound, usual_rows, usual_steps
 from penstock.profiling.measure.kernels import KernelBench
 from penstock.profiling.measure.neighbours import Neighbours
-from penstock.profiling.measure.steps import MeasuredSteps, dtype_of, profile_steps, usual_steps
-from penstock.profiling.measure.timing import Rounds, one_thread, usual
+from penstock.profiling.measure.steps import MeasuredSteps, dtype_of, profile_steps
+from penstock.profiling.measure.timing import Rounds, one_thread
 from penstock.profiling.modules import MeasuredRow, module_rows
 from penstock.profiling.sizes import FEWEST_TOKENS, attention_sizes, product_sizes, token_counts
 from penstock.profiling.utilised import step_utilisation
@@ -51,7 +52,7 @@ def profile_machine(
     beside = busy_ranks(wanted, ranks)
     often = often._replace(ranks=beside)
     with Neighbours(beside, LONGEST_PROFILE) as neighbours:
-        record = neighbours.run(profile_alone, case, wanted, often)[0]
+        record = profile_record(case, neighbours.run(measure_rank, case, wanted, often))
     record["machine"]["ranks"] = ranks
     record["made"]["command"] = sys.argv[1:]
     if ranks > 1:
@@ -65,43 +66,55 @@ def busy_ranks(wanted: str, ranks: int) -> int:
     return ranks if torch_device(wanted, RankPlace()).type == "cpu" else 1
 
 
-def profile_alone(
+def measure_rank(
     connection: Connection, case: ProfileCase, wanted: str, often: Rounds
-) -> FoundProfile:
-    """What one rank measures."""
+) -> RankFound:
+    """What one of the ranks measures that compute at the same time."""
     device = torch_device(wanted, connection.place)
     one_thread(device)
     fused = fuses(device, dtype_of(case))
-    record: FoundProfile = {"format": FORMAT, "version": VERSION, "made": made_on(device)}
-    record["case"] = case.record() | {"fused": fused}
-    record["machine"] = machine_row(device, case.precision)
-    cases, kernels = [case, *other_steps(case, device)], []
-    rounds: dict[ProfileCase, list[MeasuredSteps]] = {each: [] for each in cases}
+    cases, rounds = stepped_cases(case, device.type, often.ranks), list[MeasuredRound]()
     for _ in range(often.rounds):
-        for each, steps in rounds.items():
-            steps.append(profile_steps(each, device, often))
-        kernels.append(_kernel_rows(case, device, fused))
+        steps = [profile_steps(each, device, often) for each in cases]
+        rounds.append(MeasuredRound(steps, _kernel_rows(case, device, fused)))
         give_back(device)
-    measured = {each: usual_steps(steps, device, often.ranks) for each, steps in rounds.items()}
-    found = measured[case]
+    machine = machine_row(device, case.precision)
+    return RankFound(made_on(device), machine, fused, rounds, [*copy_rows(device)])
+
+
+def profile_record(case: ProfileCase, ranks: Sequence[RankFound]) -> FoundProfile:
+    """What follows from what all of these measured."""
+    one = ranks[0]
+    cases = stepped_cases(case, one.device.type, len(ranks))
+    measured = {each: usual_steps(ranks, at) for at, each in enumerate(cases)}
+    record: FoundProfile = {"format": FORMAT, "version": VERSION, "made": one.made}
+    record["case"] = case.record() | {"step_layers": cases[0].sizes.layers, "fused": one.fused}
+    record["machine"] = one.machine
+    found = measured[cases[0]]
     record["step"] = found.record(case.tokens)
     record["phases"] = phases_of(found.ops, found.seconds, found.clearing)
     record["ops"] = op_rows(case, found.ops)
     record["other_steps"] = [_other_row(each, measured[each]) for each in cases[1:]]
     record["memory"] = found.memory.record()
-    record |= {name: _usual_rows([each[name] for each in kernels], device) for name in kernels[0]}
-    record["copies"] = [*copy_rows(device)]
+    record |= {name: usual_rows(ranks, name) for name in one.rounds[0].kernels}
+    record["copies"] = [*one.copies]
     record["collectives"] = []
     _shares(record)
-    return record | _factors(case, record, measured)
+    return record | _factors(record, measured)
 
 
-def other_steps(case: ProfileCase, device: torch.device) -> list[ProfileCase]:
+def stepped_cases(case: ProfileCase, device: str, ranks: int) -> list[ProfileCase]:
+    """The profiled step first, then those that are run besides."""
+    step = case.in_pipeline_of(ranks)
+    return [step, *other_steps(step, device)]
+
+
+def other_steps(case: ProfileCase, device: str) -> list[ProfileCase]:
     """The same without slices; and with a quarter of the tokens, where the host computes: there a
     kernel takes some time however few tokens there are."""
     found = [replace(case, slices=1)] if case.slices > 1 else []
     few = case.tokens // SHORTER
-    short = device.type == "cpu" and few >= FEWEST_TOKENS * case.slices
+    short = device == "cpu" and few >= FEWEST_TOKENS * case.slices
     return [*found, replace(case, tokens=few)] if short else found
 
 
@@ -114,15 +127,6 @@ def _other_row(case: ProfileCase, found: MeasuredSteps) -> MeasuredRow:
         "clearing_seconds": found.clearing,
         "ops": op_rows(case, found.ops),
     }
-
-
-def _usual_rows(rounds: Sequence[Sequence[MeasuredRow]], device: torch.device) -> list[MeasuredRow]:
-    """Of each kernel the row of the round that counts."""
-    found = []
-    for rows in zip(*rounds):
-        seconds = usual((row["seconds"] for row in rows), device)
-        found.append(next(row for row in rows if row["seconds"] == seconds))
-    return found
 
 
 def usual_precision(wanted: str) -> str:
@@ -211,9 +215,7 @@ def _shares(record: FoundProfile) -> None:
         row["share_of_peak"] = row["bytes_per_second"] / peak if peak else None
 
 
-def _factors(
-    case: ProfileCase, record: FoundProfile, measured: Mapping[ProfileCase, MeasuredSteps]
-) -> FoundProfile:
+def _factors(record: FoundProfile, measured: Mapping[ProfileCase, MeasuredSteps]) -> FoundProfile:
     """What steps make of kernels, and what follows from both."""
     empty = {
         "in_step": dict.fromkeys(FACTORS, 1.0),
@@ -222,14 +224,16 @@ def _factors(
     }
     empty["rates"] = dict.fromkeys(END_RATES, 1.0)
     gpu = machine_of(record | empty | {"between_ops_seconds": 0.0}, "here").cluster.gpu
-    fused = record["case"]["fused"]
+    fused, case = record["case"]["fused"], next(iter(measured))
     times = ProfiledTimes(case.model, case.model, gpu, 1.0, "flash2", fused)
     steps = [
         StepOps(each, times, found.ops, found.seconds, found.clearing)
         for each, found in measured.items()
     ]
-    factors = factors_of(steps, constant=record["machine"]["device"] == "cpu")
+    on_host = record["machine"]["device"] == "cpu"
+    factors = factors_of(steps, constant=on_host)
     return {
+        "activations": activations_by_part(times) if on_host else {},
         "in_step": factors.in_step,
         "fixed_seconds": factors.fixed,
         "whole_over_slices": factors.whole,

@@ -6,7 +6,7 @@ looked at in a step of its own, because counting every allocation slows a step d
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from statistics import fmean, median, pstdev
 from typing import Any
 
@@ -32,6 +32,9 @@ from penstock.run.program.layout import Layout
 from penstock.run.program.step_plan import StepPlan
 from penstock.run.step.engine import Engine
 
+StepOfOps = tuple[float, dict[Op, float]]
+"""A step, and each of its ops."""
+
 
 @dataclass(frozen=True)
 class MeasuredSteps:
@@ -41,7 +44,8 @@ class MeasuredSteps:
     seconds: float
     """Of a step, as it usually is."""
     ops: dict[Op, float]
-    """Medians of all steps, as long as they would be in a step of those seconds."""
+    """Medians of all steps, or their mean shares where ranks disturb each other, as long as they
+    would be in a step of those seconds."""
     clearing: float
     """Seconds of setting all gradients to 0, which a step begins with."""
     memory: StepMemory
@@ -102,9 +106,18 @@ def steps_of_schedule(
         memory = memory_of(engine, batch)
     give_back(device)
     each = [seconds for seconds, _ in timed]
-    seconds, middle = usual(each, device, often.ranks), median(each)
-    ops = {op: median(one[op] for _, one in timed) * seconds / middle for op in timed[0][1]}
-    return MeasuredSteps(each, seconds, ops, clearing, memory)
+    seconds = usual(each, device, often.ranks)
+    return MeasuredSteps(each, seconds, _ops_of(timed, seconds, often.ranks), clearing, memory)
+
+
+def _ops_of(timed: Sequence[StepOfOps], seconds: float, ranks: int) -> dict[Op, float]:
+    """Each op in a step of so many seconds. What disturbs ranks is not the time between their ops:
+    each op has its mean share of the steps."""
+    ops = timed[0][1]
+    if ranks > 1:
+        return {op: seconds * fmean(each[op] / step for step, each in timed) for op in ops}
+    middle = median(step for step, _ in timed)
+    return {op: median(each[op] for _, each in timed) * seconds / middle for op in ops}
 
 
 def profiled_seconds(case: ProfileCase, device: torch.device, often: Rounds) -> float:
@@ -116,13 +129,6 @@ def profiled_seconds(case: ProfileCase, device: torch.device, often: Rounds) -> 
     return usual((seconds for seconds, _ in timed), device, often.ranks)
 
 
-def usual_steps(rounds: Sequence[MeasuredSteps], device: torch.device, ranks: int) -> MeasuredSteps:
-    """The round that counts, with the steps of all of them."""
-    seconds = usual((each.seconds for each in rounds), device, ranks)
-    found = next(each for each in rounds if each.seconds == seconds)
-    return replace(found, each=[step for each in rounds for step in each.each])
-
-
 @contextmanager
 def _engine(case: ProfileCase, schedule: Schedule, device: torch.device) -> Iterator[Engine]:
     with engine_with(case_plan(case, schedule), device) as engine:
@@ -130,9 +136,7 @@ def _engine(case: ProfileCase, schedule: Schedule, device: torch.device) -> Iter
         yield engine
 
 
-def _timed_steps(
-    engine: Engine, batch: Sequence[Microbatch], often: Rounds
-) -> list[tuple[float, dict[Op, float]]]:
+def _timed_steps(engine: Engine, batch: Sequence[Microbatch], often: Rounds) -> list[StepOfOps]:
     for _ in range(often.first):
         engine.step(batch, RATE)
     if engine.device.type == "cuda":
@@ -140,8 +144,7 @@ def _timed_steps(
     return [_timed(engine, batch) for _ in range(often.steps)]
 
 
-def _timed(engine: Engine, batch: Sequence[Microbatch]) -> tuple[float, dict[Op, float]]:
-    """A step, and each of its ops."""
+def _timed(engine: Engine, batch: Sequence[Microbatch]) -> StepOfOps:
     seconds = seconds_of_calls(lambda: engine.step(batch, RATE), engine.executor.clock)
     spans = engine.executor.spans
     marks = zip(spans.calls, spans.start, spans.end)

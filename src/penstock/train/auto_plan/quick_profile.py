@@ -13,7 +13,7 @@ from penstock.estimate.utilisation import token_flops
 from penstock.profiling.case import KINDS_OF_STAGE, ProfileCase
 from penstock.profiling.measure.copies import collective_rows
 from penstock.profiling.measure.neighbours import Neighbours
-from penstock.profiling.measure.run import busy_ranks, profile_alone
+from penstock.profiling.measure.run import busy_ranks, measure_rank, profile_record
 from penstock.profiling.measure.timing import Rounds
 from penstock.run.launch.worker_pool import Crew
 from penstock.run.process.machine import this_machine
@@ -46,7 +46,8 @@ def profile_here(case: ProfileCase, wanted: str, ranks: int) -> dict[str, Any]:
     On a host as many of them are busy as it will have ranks, or cores where these are fewer."""
     busy = min(busy_ranks(wanted, ranks), max(1, int(this_machine().cores)))
     with Neighbours(busy, LONGEST_MEASURED) as neighbours:
-        return neighbours.run(profile_alone, case, wanted, QUICK_ROUNDS)[0]
+        often = QUICK_ROUNDS._replace(ranks=busy)
+        return profile_record(case, neighbours.run(measure_rank, case, wanted, often))
 
 
 def collectives_here(wanted: str, ranks: int) -> list[dict[str, Any]]:
