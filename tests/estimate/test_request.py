@@ -97,6 +97,17 @@ def test_options_may_be_an_object_or_a_list() -> None:
     assert layout_from(row(options=[])) == layout_from(row())
 
 
+def test_numbers_of_a_spreadsheet_are_whole_and_its_empty_cells_are_left_out() -> None:
+    sizes = {"layers": 8, "hidden": 512, "ffn": 1024, "heads": 8, "vocabulary": 4096}
+    plain = row(model=sizes, mesh={"tensor": 2, "pipeline": 4})
+    points = {key: float(size) for key, size in sizes.items()}
+    written = {key: float(each) if type(each) is int else each for key, each in plain.items()}
+    mesh = {"tensor": 2.0, "pipeline": 4.0, "replicas": None}
+    found = answer_row(written | {"model": points | {"kv_heads": None}, "mesh": mesh})
+    assert "error" not in found
+    assert found == answer_row(plain)
+
+
 def test_a_null_stands_for_what_is_left_out() -> None:
     assert layout_from(row(chunks=None, options=None)) == layout_from(row())
 

@@ -142,12 +142,13 @@ class SearchProgress:
         self._rate(f"{count:,} candidates bounded", count)
 
     def all_simulated(self, found: SearchResult) -> None:
-        self._rate(f"{found.simulated:,} candidates simulated", found.simulated)
+        more = f"; {found.ruled_out:,} more ruled out by closer bounds" * (found.ruled_out > 0)
+        self._rate(f"{found.simulated:,} candidates simulated", found.simulated, more)
 
-    def _rate(self, text: str, count: int) -> None:
+    def _rate(self, text: str, count: int, more: str = "") -> None:
         now = monotonic()
         took, self.began = max(now - self.began, 1e-3), now
-        note(f"{text} in {took:.1f} s, {count / took:,.0f} in a second")
+        note(f"{text} in {took:.1f} s, {count / took:,.0f} in a second{more}")
 
     def _say(self, text: str) -> None:
         now = monotonic()

@@ -102,7 +102,13 @@ def _with_replicas(mesh: MeshShape, pipeline: int, cluster: Cluster) -> MeshShap
     return MeshShape(*sizes, norms=mesh.norms)
 
 
+def _whole(value: Any) -> Any:
+    """A whole number that a table has written with a point, as an int."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
 def _count(name: str, value: Any) -> int:
+    value = _whole(value)
     if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= LARGEST_COUNT:
         much = isinstance(value, int) and value > LARGEST_COUNT
         hint = f"give at most {LARGEST_COUNT:,}" if much else "give a whole number above 0"
@@ -170,6 +176,7 @@ def _model(name: str, value: Any) -> ModelConfig:
         return named_model(value)
     if not isinstance(value, dict):
         raise ShapeError(f"{name} is {shown(value)}", hint="give a preset's name, or its sizes")
+    value = {key: size for key, size in value.items() if size is not None}
     for key, size in value.items():
         if isinstance(size, list | dict):
             hint = "give a number, or yes or no"
@@ -223,7 +230,7 @@ def _mesh(name: str, value: Any) -> tuple[tuple[str, int], ...]:
         return _parsed_mesh(value)
     if not isinstance(value, dict):
         raise ShapeError(f"{name} is {shown(value)}", hint="give tensor=2,pipeline=4, or an object")
-    return tuple(_axis(key, size) for key, size in value.items())
+    return tuple(_axis(key, _whole(size)) for key, size in value.items() if size is not None)
 
 
 def _axis(name: str, size: Any) -> tuple[str, int]:
