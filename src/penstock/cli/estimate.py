@@ -75,7 +75,10 @@ class LayoutFlags:
     rows: Annotated[int | None, _option("Sequences of a microbatch: 1.", metavar="N")] = None
     recompute: Annotated[
         str | None,
-        _option("Layers that run again: none, selective, all, stages, layers=N.", metavar="WHAT"),
+        _option(
+            "Layers that run again: none, selective, all, stages, without-attention, layers=N.",
+            metavar="WHAT",
+        ),
     ] = None
     shard: Annotated[
         str | None,

@@ -19,20 +19,26 @@ LONGEST_SEQUENCE = 1 << 30
 MOST_OPS = 1 << 20
 """Ops of a step; more would be simulated for minutes."""
 ALL_LAYERS = 1 << 30
+WITHOUT_ATTENTION = "without-attention"
 
 
 @dataclass(frozen=True)
 class Recompute:
     """What keeps only its input: no layer, all layers, some of each stage, or `stages` as a whole,
     as a run does it. `selective` computes attention alone again, whose probabilities only attention
-    that is not fused keeps."""
+    that is not fused keeps; `without-attention` all but attention, where that is a stage."""
 
     text: str = "none"
 
     @property
     def whole_stages(self) -> bool:
-        """Whether a stage is computed again by an op of its own."""
+        """Whether each stage is computed again by an op of its own."""
         return self.text == "stages"
+
+    @property
+    def inside(self) -> bool:
+        """Whether something is computed again in backwards, and not by ops of its own."""
+        return self.text not in ("none", "stages", WITHOUT_ATTENTION)
 
     @property
     def layers(self) -> int:

@@ -11,50 +11,16 @@ from penstock.arch.config import ModelConfig
 from penstock.arch.layers.lm_head import tokens_at_a_time
 from penstock.cluster.gpu import PassShares
 from penstock.cluster.measured import ATTENTION_PASSES, PRODUCT_PASSES, MeasuredKernels
+from penstock.estimate.kernel_parts import KernelSeconds, layer_moved
 from penstock.estimate.layer_times import LayerSeconds, LayerTimes, UnitTokens
 from penstock.estimate.products import Product
 
 LIKE_FORWARD = "FNR"
 
 
-def layer_moved(part: ModelConfig, unit: UnitTokens) -> dict[tuple[str, str], float]:
-    """Bytes of kernels that only move them, by name and pass; both norms and both sums of a layer
-    together."""
-    size, attention = part.element_bytes, part.attention
-    outside = part.hidden * unit.held * size
-    turned = (attention.query_width + attention.key_width) * unit.whole * size
-    inside = part.ffn_per_token * unit.whole * size
-    gate = (3, 5) if part.gated else (2, 3)
-    blocks, turned = 1 + part.attends, turned * part.attends
-    elements = {
-        "norm": (2 * blocks, 3 * blocks),
-        "sum": (3 * blocks, 3 * blocks),
-        "rotation": (2, 2),
-        "gate": gate,
-    }
-    whole = {"norm": outside, "sum": outside, "rotation": turned, "gate": inside}
-    return {
-        (name, passed): float(count * whole[name])
-        for name, counts in elements.items()
-        for passed, count in zip(PRODUCT_PASSES, counts)
-    }
-
-
 def logits_moved(part: ModelConfig, tokens: int) -> float:
     """Bytes that the loss moves: logits are read twice and their gradients written."""
     return 3.0 * tokens * part.vocabulary * part.element_bytes
-
-
-class KernelSeconds(dict[tuple[str, str], float]):
-    """Seconds of the parts of a layer by name and pass, one by one."""
-
-    def of(self, passed: str, *names: str) -> float:
-        """All parts of a pass, or those of some names."""
-        return sum(
-            seconds
-            for (name, each), seconds in self.items()
-            if each == passed and (not names or name in names)
-        )
 
 
 @dataclass(frozen=True)
@@ -74,17 +40,23 @@ class ProfiledTimes(LayerTimes):
         if not unit.whole:
             return LayerSeconds(0.0, 0.0, 0.0)
         parts, factor = self.parts(unit), self.kernels.in_step
-        attended = self.attention_seconds(unit)
-        forward = factor["attention forward"] * attended.forward
-        backward = factor["attention backward"] * attended.backward
-        beside = {"forward": forward, "inputs": backward, "weights": 0.0}
         return LayerSeconds(
             *(
                 self._whole(name)
                 * (self.kernels.fixed[name] + factor[name] * parts.of(name) + more)
-                for name, more in beside.items()
+                for name, more in zip(PRODUCT_PASSES, self._attended(unit))
             )
         )
+
+    def attended_seconds(self, unit: UnitTokens) -> LayerSeconds:
+        each = zip(PRODUCT_PASSES, self._attended(unit))
+        return LayerSeconds(*(self._whole(name) * seconds for name, seconds in each))
+
+    def _attended(self, unit: UnitTokens) -> LayerSeconds:
+        """What a step makes of attention, in slices of a sequence."""
+        factor, attended = self.kernels.in_step, self.attention_seconds(unit)
+        forward = factor["attention forward"] * attended.forward
+        return LayerSeconds(forward, factor["attention backward"] * attended.backward, 0.0)
 
     def _whole(self, passed: str) -> float:
         """How much longer a pass takes where sequences are not cut."""

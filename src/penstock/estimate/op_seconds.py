@@ -17,11 +17,13 @@ from penstock.core.table import CODE, LETTERS
 from penstock.cost.cell_sums import COMMUNICATING, Axes, RowSeconds
 from penstock.cost.cell_workload import CellWorkload
 from penstock.cost.collectives import BACKWARD_KINDS, CELL_AXES
+from penstock.cost.cut_workload import CutWorkload
 from penstock.cost.kept_workload import KeptWorkload
 from penstock.cost.work_amounts import WorkAmounts
 from penstock.cost.workload import Workload
 from penstock.estimate.bracket_times import bracket_seconds
 from penstock.estimate.cluster_links import ClusterLinks
+from penstock.estimate.cut_times import cut_seconds
 from penstock.estimate.kept import KeptSeconds, kept_seconds
 from penstock.estimate.layer_times import LayerTimes, heads_seconds, units_seconds
 from penstock.estimate.layout_bytes import LayoutBytes
@@ -157,16 +159,27 @@ class SecondsOfOps(LayoutBytes):
         at, work, chosen = LETTERS.index(kind), self._rates, self._like_stages
         rest = np.rint(work.linear[at] - self.workload.layer_products[at])
         moved = work.lookup[at] / self.times.lookup_rate(kind) + work.copy[at] / self.hardware.host
-        units, again = tuple(self.units), kind in BACKWARD_KINDS
+        units = tuple(self.units)
         found = np.outer(moved[chosen], [each.whole for each in units])
-        for own in self.kinds_of_layers:
-            seen = tuple(self.units_of(own.workload))
-            seconds = units_seconds(own.times(self.times), seen)
-            found += np.outer(own.layers[chosen], [each.of_kind(kind) for each in seconds])
-            found += np.outer(own.again[chosen] * again, [each.forward for each in seconds])
+        found += self._of_layers(kind)[chosen]
         for number in np.flatnonzero(rest[chosen]).tolist():
             found[number] += heads_seconds(self.times, units, float(rest[chosen[number]]), kind)
         return found + self._of_brackets(kind)[chosen]
+
+    def _of_layers(self, kind: str) -> NDArray[np.float64]:
+        """The same of the layers of each stage, or of the parts of layers."""
+        work, again = self.workload, kind in BACKWARD_KINDS
+        found = np.zeros((len(work.layers), len(self.units)))
+        if isinstance(work, CutWorkload):
+            tokens = [self.rows * sum(each[-1:]) for each in self._units.lengths]
+            messages = np.array([*(work.boundaries(each)[:2] for each in tokens), (0, 0)], float)
+            return found + cut_seconds(work, kind, self.times, self.units, messages.T)
+        for own in self.kinds_of_layers:
+            seen = tuple(self.units_of(own.workload))
+            seconds = units_seconds(own.times(self.times), seen)
+            found += np.outer(own.layers, [each.of_kind(kind) for each in seconds])
+            found += np.outer(own.again * again, [each.forward for each in seconds])
+        return found
 
     def _of_brackets(self, kind: str) -> NDArray[np.float64]:
         """The same of brackets, where the model leaves out tokens."""

@@ -5,9 +5,8 @@ from fractions import Fraction
 from functools import cached_property
 from itertools import pairwise
 
+from penstock.arch.attention_cut import HEADS
 from penstock.arch.config import ModelConfig
-from penstock.arch.layers.record import wide_bytes
-from penstock.arch.lora import refuse_sharded_target
 from penstock.core.schedule import Schedule
 from penstock.core.scoreboard import Run
 from penstock.cost.busiest_place import distinct_places
@@ -24,12 +23,14 @@ from penstock.estimate.layout import ALL_LAYERS, BYTES_OF, TrainingLayout
 from penstock.estimate.layout_cost import KINDS_OF_COMMUNICATION, LayoutCost
 from penstock.estimate.measured_times import profiled_times
 from penstock.estimate.memory_classes import DeviceMemory, device_memories
+from penstock.estimate.refused import plain_norms, refuse_in_layout
 from penstock.estimate.step_schedule import StepSchedule, step_schedule
 from penstock.estimate.update_times import UpdateTimes
 from penstock.estimate.utilisation import (
     token_flops,
     token_flops_again,
     token_flops_attending_again,
+    token_flops_beside_attention_again,
 )
 from penstock.sim.play import play
 from penstock.sim.timeline import busy_ticks
@@ -53,6 +54,8 @@ class Estimate:
     """Seconds that the step would be shorter by without a kind of communication."""
     host: int = 0
     """Bytes that wait on the host of a machine, where most do."""
+    attention_kept: bool = False
+    """Whether all but attention is computed again."""
 
     @property
     def tokens_per_second(self) -> float:
@@ -70,6 +73,8 @@ class Estimate:
         layout = self.layout
         if layout.attention_again:
             return self._share(token_flops_attending_again(layout.model, layout.tokens))
+        if self.attention_kept:
+            return self._share(token_flops_beside_attention_again(layout.model, layout.tokens))
         most = ALL_LAYERS if layout.recompute.whole_stages else layout.recompute.layers
         again = sum(min(count, most) for count in self.layers)
         return self._share(token_flops_again(layout.model, layout.tokens, again))
@@ -157,7 +162,17 @@ def _estimated(
         cost.workload.layers,
         works,
         host=fullest_host(layout, step, cost),
+        attention_kept=_keeps_attention(step.schedule),
     )
+
+
+def _keeps_attention(schedule: Schedule) -> bool:
+    """Whether all stages but attention are computed again, or that one keeps its output."""
+    shape, table = schedule.shape, schedule.table
+    if not shape.weightless or "R" not in table.kinds:
+        return False
+    again = {*table.stage[table.of_kinds("R")].tolist()}
+    return shape.to_attention != HEADS or not again & shape.weightless
 
 
 def _busy(step: StepSchedule, done: Run, tick: Fraction) -> tuple[float, ...]:
@@ -197,7 +212,7 @@ def layout_cost(layout: TrainingLayout, step: StepSchedule) -> LayoutCost:
     key = (step.lengths, shape.microbatches, shape.stages, layers)
     if key not in kept:
         kept[key] = _worked_out(layout, step, model, layers)
-    _refuse_twice(layout, step.schedule)
+    refuse_in_layout(layout, step.schedule)
     refuse_in_cells(step.schedule, kept[key].links)
     copies = replace(kept[key].copies, shard=layout.shard)
     return kept[key].among(copies, _owners(layout), step.schedule)
@@ -223,7 +238,7 @@ def workload_cost(
 ) -> LayoutCost:
     """The same for microbatches of any lengths; `sliced` where sequences are cut."""
     cluster, model = layout.cluster, workload.model
-    _refuse_twice(layout, schedule)
+    refuse_in_layout(layout, schedule)
     peak = cluster.gpu.peak_of(layout.precision)
     kernels = (layout.attention, layout.fused_norm, layout.attention_again)
     times = LayerTimes(model, model, cluster.gpu, peak, *kernels)
@@ -246,30 +261,9 @@ def workload_cost(
         rows=layout.rows,
         again=layout.recompute.layers,
         attention_again=layout.attention_again,
-        plain_norms=_plain_norms(layout),
+        plain_norms=plain_norms(layout),
         probabilities=model.element_bytes * (layout.attention == "unfused"),
     )
-
-
-def _plain_norms(layout: TrainingLayout) -> int:
-    """A norm of other systems, each step of which is a kernel, keeps its input in 32 bits and what
-    it scales by the weight. A run keeps no more where its kernels are not fused."""
-    if layout.fused_norm or layout.cluster.gpu.measured:
-        return 0
-    size = BYTES_OF[layout.precision]
-    return wide_bytes(size) // size
-
-
-def _refuse_twice(layout: TrainingLayout, schedule: Schedule) -> None:
-    """Refuse to compute layers again that a schedule computes again anyway, or moves."""
-    refuse_sharded_target(layout.model.lora, schedule.shape.loss != "F")
-    inside = layout.recompute.text != "none" and not layout.recompute.whole_stages
-    if inside and schedule.table.kinds & set("NO"):
-        raise ShapeError(
-            f"{schedule.name} computes forwards again or moves their activations, but recompute is "
-            f"{layout.recompute.text}",
-            hint="leave recompute out",
-        )
 
 
 def _layers(layout: TrainingLayout, step: StepSchedule, model: ModelConfig) -> tuple[int, ...]:
