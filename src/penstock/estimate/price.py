@@ -1,8 +1,9 @@
 """One layout: its step is simulated with the times of kernels, and its memory added up."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import pairwise
 
 from penstock.arch.attention_cut import HEADS
@@ -64,20 +65,25 @@ class Estimate:
     @property
     def flops_utilisation(self) -> float:
         """Of the peak, without what is computed again."""
-        layout = self.layout
-        return self._share(token_flops(layout.model, layout.tokens))
+        return self._mean_share(token_flops)
 
     @property
     def hardware_utilisation(self) -> float:
         """Of the peak, with what is computed again."""
         layout = self.layout
         if layout.attention_again:
-            return self._share(token_flops_attending_again(layout.model, layout.tokens))
+            return self._mean_share(token_flops_attending_again)
         if self.attention_kept:
-            return self._share(token_flops_beside_attention_again(layout.model, layout.tokens))
+            return self._mean_share(token_flops_beside_attention_again)
         most = ALL_LAYERS if layout.recompute.whole_stages else layout.recompute.layers
         again = sum(min(count, most) for count in self.layers)
-        return self._share(token_flops_again(layout.model, layout.tokens, again))
+        return self._mean_share(partial(token_flops_again, again=again))
+
+    def _mean_share(self, flops: Callable[[ModelConfig, int], int]) -> float:
+        """With the FLOPs of a token of sequences as long as those of the batch."""
+        lengths = [*map(sum, self.layout.lengths)] or [self.layout.tokens]
+        every = sum(length * flops(self.layout.model, length) for length in lengths)
+        return self._share(every / sum(lengths))
 
     def _share(self, flops_of_token: float) -> float:
         gpus, gpu = self.layout.cluster.gpus, self.layout.cluster.gpu
@@ -204,9 +210,10 @@ def layout_cost(layout: TrainingLayout, step: StepSchedule) -> LayoutCost:
     if model.element_bytes != size:
         model = replace(model, element_bytes=size)
     layers = _layers(layout, step, model)
-    places = distinct_places(model, frozenset((step.lengths,)), layout.mesh.cell)
+    places = distinct_places(model, frozenset(step.microbatches), layout.mesh.cell)
     shape = step.schedule.shape
-    if len(places) > 1 or shape.weightless or model.subsampling is not None:
+    alone = bool(shape.weightless or step.unequal) or model.subsampling is not None
+    if len(places) > 1 or alone:
         return _worked_out(layout, step, model, layers)
     kept = kept_costs(cost_request(layout), (shape.devices, shape.embed, shape.loss))
     key = (step.lengths, shape.microbatches, shape.stages, layers)
@@ -222,7 +229,7 @@ def _worked_out(
     layout: TrainingLayout, step: StepSchedule, model: ModelConfig, layers: tuple[int, ...]
 ) -> LayoutCost:
     shape = step.schedule.shape
-    workload = workload_for(shape, model, (step.lengths,) * shape.microbatches, layers)
+    workload = workload_for(shape, model, step.microbatches, layers)
     if layout.fused_norm:
         workload = replace(workload, inside=fused_backward_bytes)
     return workload_cost(layout, step.schedule, workload, sliced=len(step.lengths) > 1)

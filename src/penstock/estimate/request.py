@@ -22,6 +22,7 @@ from penstock.estimate.adapters import read_lora
 from penstock.estimate.balanced_layers import balanced_layers
 from penstock.estimate.layout import OFFLOADS, WITHOUT_ATTENTION, Recompute, TrainingLayout
 from penstock.estimate.named_model import named_model
+from penstock.estimate.unequal import with_groups
 
 NEEDED_NAMES = ("model", "cluster", "tokens", "batch_tokens", "schedule")
 MESH_NAMES = ("tensor", "sequence", "ring", "pipeline", "replicas")
@@ -48,6 +49,7 @@ def layout_from(row: Mapping[str, Any]) -> TrainingLayout:
         mesh = _with_replicas(mesh, pipeline, cluster)
     cut = values.pop("layers", EVEN)
     counts = () if cut in SPLITS else cut
+    values = with_groups(values, mesh.replicas)
     layout = TrainingLayout(mesh=mesh, pipeline=pipeline, layers=counts, **values)
     return replace(layout, layers=balanced_layers(layout)) if cut == BALANCED else layout
 

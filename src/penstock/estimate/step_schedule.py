@@ -46,6 +46,13 @@ class StepSchedule:
     """How many each device takes part in, alone and with other replicas; those of a cell apart."""
     gathered: tuple[Gathered, ...] = ()
     """Who uses the buffers of each device, where weights are gathered."""
+    unequal: tuple[tuple[int, ...], ...] = ()
+    """Tokens of the slices of each microbatch, where these are unequally long."""
+
+    @property
+    def microbatches(self) -> tuple[tuple[int, ...], ...]:
+        """Tokens of the slices of each."""
+        return self.unequal or (self.lengths,) * self.schedule.shape.microbatches
 
 
 class OrderRequest(NamedTuple):
@@ -65,6 +72,7 @@ class ScheduleRequest(NamedTuple):
     lengths: tuple[int, ...]
     reduced: bool
     full: bool
+    unequal: tuple[tuple[int, ...], ...] = ()
 
 
 def step_schedule(layout: TrainingLayout) -> StepSchedule:
@@ -90,7 +98,7 @@ def schedule_request(layout: TrainingLayout) -> ScheduleRequest:
     reduced = layout.copies * layout.mesh.tensor > 1
     full = layout.shard == "full"
     order = OrderRequest(layout.schedule, sizes, layout.options, changes)
-    return ScheduleRequest(order, lengths, reduced, full)
+    return ScheduleRequest(order, lengths, reduced, full, layout.lengths)
 
 
 def _chunks(layout: TrainingLayout) -> int | None:
@@ -119,10 +127,15 @@ def slice_lengths(model: ModelConfig, tokens: int, count: int, ranks: int) -> tu
 @lru_cache(maxsize=KEPT)
 def _made(request: ScheduleRequest) -> StepSchedule:
     plain = plain_schedule(*request.order[:3])
-    _refuse_unpriced(plain, len(request.lengths))
+    if not request.unequal:
+        _refuse_unpriced(plain, len(request.lengths))
     _refuse_twice(plain, request.order.changes)
     step = _proven_step(request.order, reduced=request.reduced, full=request.full)
-    return with_lengths(step, request.lengths)
+    if not request.unequal:
+        return with_lengths(step, request.lengths)
+    schedule = step.schedule.with_slice_shares(_shares(request.unequal))
+    longest = max(request.unequal, key=sum)
+    return replace(step, schedule=schedule, lengths=longest, unequal=request.unequal)
 
 
 @lru_cache(maxsize=KEPT)
@@ -189,11 +202,15 @@ def step_of_batch(
     schedule: Schedule, layout: TrainingLayout, lengths: Sequence[Sequence[int]]
 ) -> Schedule:
     """The whole step of a batch whose microbatches have slices of these lengths."""
-    longest = max(map(sum, lengths))
-    shares = tuple(tuple(Fraction(count, longest) for count in counts) for counts in lengths)
     reduced = layout.copies * layout.mesh.tensor > 1
     proven, _ = _proven(schedule, reduced=reduced, full=layout.shard == "full")
-    return proven.with_slice_shares(shares)
+    return proven.with_slice_shares(_shares(lengths))
+
+
+def _shares(lengths: Sequence[Sequence[int]]) -> tuple[tuple[Fraction, ...], ...]:
+    """Of the longest microbatch, what each slice is."""
+    longest = max(map(sum, lengths))
+    return tuple(tuple(Fraction(count, longest) for count in counts) for counts in lengths)
 
 
 def _whole_step(schedule: Schedule, *, reduced: bool, full: bool) -> StepSchedule:
