@@ -232,9 +232,6 @@ WRONG = {
     "the mesh has 32 ranks, the cluster 64 GPUs": row(mesh="tensor=8,replicas=4"),
     "does not compute in fp32": row(precision="fp32"),
     "41 stages share 40 layers": row(cluster="h100:41", mesh="pipeline=41", batch_tokens=2048 * 41),
-    "stages of attention alone": row(
-        cluster="h100:2", schedule="helixpipe", mesh="pipeline=2", batch_tokens=2048 * 4
-    ),
     "take one of both": row(offload="all", recompute="all"),
 }
 

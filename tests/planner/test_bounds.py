@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from penstock.arch.config import ModelConfig
 from penstock.arch.presets import model
@@ -17,7 +18,7 @@ from planner.problems import FUSED, candidates_of, every, problem_of, row
 
 pytestmark = pytest.mark.long
 
-SAMPLED = 60
+SAMPLED = 80
 
 
 MODELS: dict[str, ModelConfig | None] = {
@@ -123,3 +124,61 @@ def test_lent_attention_is_bounded(name: str) -> None:
     ratios = _ratios(found, numbers)
     assert max(ratios) <= 1 + 1e-9
     assert np.median(ratios) > 0.75
+
+
+SPREAD: dict[str, dict[str, Any]] = {
+    "tensor ranks": {"mesh": "tensor=2,sequence=1"},
+    "tensor ranks that hold all tokens": {
+        "mesh": "tensor=2,sequence=1",
+        "sequence_parallel_norms": "no",
+    },
+    "ranks that share tokens": {"mesh": "tensor=1,sequence=2,ring=1"},
+    "a ring": {"mesh": "tensor=1,sequence=2,ring=2"},
+    "one rank": {"mesh": "tensor=1,sequence=1"},
+}
+
+
+def _spread(found: Candidates) -> NDArray[np.int64]:
+    """Candidates in which all devices have a part of the vocabulary."""
+    works = [found.entries(int(g)).entries[e].work for g, e in zip(found.group, found.entry)]
+    added = np.array([group.variant.vocabulary for group in found.groups])[found.group]
+    return np.flatnonzero(added | np.array([work.shards for work in works]))
+
+
+@pytest.mark.parametrize("name", SPREAD)
+def test_a_vocabulary_on_all_devices_is_bounded(name: str) -> None:
+    found = candidates_of(problem_from(row(**SPREAD[name])))
+    numbers = np.random.default_rng(7).permutation(_spread(found))[:24].tolist()
+    ratios = _ratios(found, numbers)
+    assert max(ratios) <= 1 + 1e-9
+    assert np.median(ratios) > 0.65
+    with compile_small_work():
+        for number in numbers:
+            needed = estimate_step(found.layout(number)).memory
+            assert found.bytes[number] <= max(each.total for each in needed)
+
+
+def test_orders_with_passes_over_the_vocabulary_are_tried_and_bounded() -> None:
+    """Also those that are made for times, as they are for equal ones."""
+    found = candidates_of(problem_from(row(mesh="sequence=1", shard="none", offload="none")))
+    works = [found.entries(int(g)).entries[e].work for g, e in zip(found.group, found.entry)]
+    for own in {work.spec.name: work for work in works if work.shards}.values():
+        there = np.array([work is own for work in works])
+        on_cells = np.array([group.division.in_cell > 1 for group in found.groups])[found.group]
+        assert {*on_cells[there].tolist()} == {True, False}
+        numbers = np.random.default_rng(8).permutation(np.flatnonzero(there))[:8].tolist()
+        assert max(_ratios(found, numbers)) <= 1 + 1e-9
+    assert any(work.spec.priced for work in works)
+    assert all(work.shards for work in works if work.spec.priced)
+
+
+def test_pairs_of_attention_that_is_not_fused_do_not_wait_on_hosts() -> None:
+    """Copies are charged for what a run moves."""
+    given = {"attention": "unfused", "offload": "all", "schedule": "interleaved", "tokens": 2048}
+    found = candidates_of(problem_from(row(**given, batch_tokens=16 * 2048, rows=1)))
+    numbers = np.random.default_rng(9).permutation(len(found))[:12].tolist()
+    assert max(_ratios(found, numbers)) <= 1 + 1e-9
+    with compile_small_work():
+        hosts = [estimate_step(found.layout(number)).host for number in numbers]
+    assert (found.host[numbers] <= hosts).all()
+    assert found.host[numbers].max() > 0

@@ -153,7 +153,8 @@ def test_layers_that_the_model_has_not_are_refused() -> None:
         ({"schedule": "1f1b", "slices": 4}, "1f1b does not cut sequences", "seq1f1b, "),
         ({"schedule": "dualpipev", "chunks": 3}, "2 stage(s) on each device", "interleaved, "),
         ({"schedule": "1f1b", "options": {"admit": 2}}, "1f1b has no option", "leave out --option"),
-        ({"vocabulary": True, "mesh": "tensor=2"}, "--vocabulary yes", "--vocabulary or --mesh"),
+        ({"vocabulary": True, "mesh": "pipeline=1"}, "--vocabulary yes", "--vocabulary or --mesh"),
+        ({"vocabulary": True, "model": "qwen3-30b-a3b"}, "--vocabulary yes", "out --vocabulary"),
         ({"recompute": "all", "offload": "all"}, "--recompute all", "--recompute or --offload"),
     ],
 )

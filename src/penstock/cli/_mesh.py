@@ -138,8 +138,8 @@ def _simulate_profiled(schedule: Schedule, flags: ModelFlags) -> ExposedTimes:
     step = step_of(schedule, layout)
     cost = layout_cost(layout, step)
     found = exposed_times(step.schedule, cost)
-    whole = cost.workload.boundary_bytes(flags.sequence)  # boundaries of an estimate are one byte
-    scale = {"stages": whole}
+    whole = cost.workload.boundary_bytes(flags.sequence)  # boundaries of an estimate are parts
+    scale = {"stages": whole / cost.workload.boundary_parts}
     sent = {
         axis: tuple(scale.get(axis, 1) * each for each in column)
         for axis, column in found.sent.items()

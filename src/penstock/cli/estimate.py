@@ -77,7 +77,10 @@ class LayoutFlags:
     rows: Annotated[int | None, _option("Sequences of a microbatch: 1.", metavar="N")] = None
     recompute: Annotated[
         str | None,
-        _option("Layers that run again: none, selective, all, stages, layers=N.", metavar="WHAT"),
+        _option(
+            "Layers that run again: none, selective, all, stages, without-attention, layers=N.",
+            metavar="WHAT",
+        ),
     ] = None
     shard: Annotated[
         str | None,
@@ -184,7 +187,8 @@ def _print(found: Estimate) -> None:
     axes = " x ".join(f"{axis} {size}" for axis, size in sizes.items() if size > 1)
     emit(f"{layout.schedule} on {layout.cluster.text}: {axes or 'one rank'}")
     pieces = number_words(layout.microbatches, "microbatch", "es")
-    emit(f"{pieces} of {layout.rows} x {layout.tokens:,} tokens on each replica")
+    most = "up to " * (len({*layout.groups}) > 1)
+    emit(f"{pieces} of {layout.rows} x {most}{layout.tokens:,} tokens on each replica")
     emit(
         f"step {found.seconds:.3f} s, {found.tokens_per_second:,.0f} tokens/s; utilisation "
         f"{found.flops_utilisation:.1%} of the peak, {found.hardware_utilisation:.1%} with what is "

@@ -34,6 +34,7 @@ from penstock.core.table import LETTERS
 from penstock.cost import passes
 from penstock.cost.cell_workload import CellWorkload
 from penstock.cost.cut_moments import CutMoments, WeightMoments
+from penstock.cost.kept_workload import BOUNDARY_PARTS
 from penstock.cost.passes import Counts
 from penstock.cost.rank_temporary import RankMoments
 from penstock.cost.work_amounts import WorkAmounts
@@ -64,9 +65,23 @@ class CutWorkload(CellWorkload):
         found[0], found[-1] = _FIRST, _LAST
         return np.asarray(found, np.int64)
 
+    @property
+    def has_front(self) -> NDArray[np.bool_]:
+        """Which stages lead into an attention."""
+        return np.asarray((self._kinds == _FIRST) | (self._kinds == _BETWEEN))
+
+    @property
+    def has_rest(self) -> NDArray[np.bool_]:
+        """Which stages follow one."""
+        return np.asarray((self._kinds == _BETWEEN) | (self._kinds == _LAST))
+
     def boundaries(self, tokens: int) -> tuple[int, ...]:
         moments = self._slice(tokens, tokens)
         return (moments.given, moments.result) * self.model.layers
+
+    @property
+    def boundary_parts(self) -> int:
+        return BOUNDARY_PARTS
 
     def elements(self, stage: int) -> tuple[int, int]:
         parts = [each for each in self._parameters[int(self._kinds[stage])] if each.trained]
@@ -85,7 +100,6 @@ class CutWorkload(CellWorkload):
 
     def rates(self, shape: Shape) -> WorkAmounts:
         found = super().rates(shape)
-        found = found._replace(linear=found.linear - self.layer_products + self._products)
         if self.to_attention == HEADS:
             return found
         attends = passes.ATTENTION_FORWARD * (np.array(LETTERS) != "R")  # its output is kept
@@ -93,14 +107,13 @@ class CutWorkload(CellWorkload):
         return found._replace(attention=np.outer(attends, half_pair))
 
     @property
-    def _products(self) -> Counts:
+    def layer_products(self) -> Counts:
         """FLOPs of one token in the matrices that each stage multiplies by, by kind of op."""
         found = np.array([products_of(each) for each in self._parameters]).T[:, self._kinds]
         if self.to_attention == HEADS:
             return np.asarray(found)
         moved = products_of(projection_parameters(self.part))[:, None]
-        has_front = (self._kinds == _FIRST) | (self._kinds == _BETWEEN)
-        return np.asarray(found - moved * has_front + moved * (self._kinds == _ATTENTION))
+        return np.asarray(found - moved * self.has_front + moved * (self._kinds == _ATTENTION))
 
     def _kept(self, schedule: Schedule, size: str) -> Counts:
         if size in ("kv", "dkv"):

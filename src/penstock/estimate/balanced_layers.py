@@ -26,11 +26,11 @@ WORK_KINDS = "FNRBIW"
 
 
 def balanced_layers(layout: TrainingLayout) -> tuple[int, ...]:
-    """Layers of each stage; empty where an even split is as fast."""
+    """Layers of each stage; empty where an even split is as fast, or stages are parts of layers."""
     step = step_schedule(layout)
     homes = weight_homes(step.schedule)
     stages, layers = step.schedule.shape.stages, layout.model.layers
-    if stages == 1 or stages > layers:
+    if stages == 1 or stages > layers or step.schedule.shape.weightless:
         return ()
     if not layer_sorts(layout.model).alike:
         return _of_kinds(layout, step, [homes[stage][0] for stage in range(stages)])

@@ -15,7 +15,7 @@ Attention that is not fused writes scores and probabilities of all pairs, also o
 mask hides: `PAIR_MOVED` has the bytes (estimate/plain_kernels.py).
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from itertools import zip_longest
@@ -26,10 +26,18 @@ from numpy.typing import NDArray
 
 from penstock.arch.config import ModelConfig
 from penstock.arch.layers.lm_head import tokens_at_a_time
-from penstock.arch.layers.parameter import INPUTS, OUTPUTS
 from penstock.arch.layers.record import wide_bytes
 from penstock.cluster.gpu import KEEP_SCORES, AttentionKernel, Gpu, PassShares
+from penstock.cluster.measured import PRODUCT_PASSES
 from penstock.cost.collectives import FORWARD_KINDS
+from penstock.estimate.kernel_parts import (
+    KERNELS_OF,
+    PRODUCT,
+    KernelSeconds,
+    adapter_matrices,
+    layer_moved,
+    multiplied_matrices,
+)
 from penstock.estimate.plain_kernels import CAPPED, PAIR_MOVED, PLAIN_NORM
 from penstock.estimate.products import KERNEL_START, Product
 from penstock.estimate.ring_times import ring_kernels, ring_moved
@@ -80,6 +88,11 @@ class LayerColumns(NamedTuple):
     inputs: NDArray[np.float64]
     weights: NDArray[np.float64]
 
+    @classmethod
+    def of(cls, slices: Iterable[LayerSeconds]) -> "LayerColumns":
+        """From those of each slice."""
+        return cls(*np.array([*slices]).T)
+
     def of_kind(self, kind: str) -> NDArray[np.float64]:
         """Of ops of a kind."""
         backward = {"I": self.inputs, "W": self.weights, "B": self.inputs + self.weights}
@@ -115,6 +128,20 @@ class LayerTimes:
             weights,
         )
 
+    def parts(self, unit: UnitTokens) -> KernelSeconds:
+        """All but attention, kernel by kernel, with norms that are fused."""
+        found = KernelSeconds()
+        for number, passes in enumerate(self.products(unit.whole)):
+            for name, seconds in zip(PRODUCT_PASSES, self._times_of(passes)):
+                found[f"{PRODUCT}{number}", name] = seconds
+        for (name, passed), moved in layer_moved(self.part, unit).items():
+            found[name, passed] = KERNELS_OF[name] * KERNEL_START + moved / self.memory_rate
+        return found
+
+    def attended_seconds(self, unit: UnitTokens) -> LayerSeconds:
+        """The part of a layer's seconds that is attention."""
+        return LayerSeconds(*self.attention_seconds(unit), 0.0)
+
     @property
     def product_rate(self) -> float:
         """FLOPs per second of large products."""
@@ -130,29 +157,16 @@ class LayerTimes:
         """Outputs and inputs of each product of a layer, of what a token meets; matrices of one
         input are one product."""
         found: list[tuple[int, int]] = []
-        for record in self.part.layer_records:
-            for axis in (OUTPUTS, INPUTS):
-                shapes = [
-                    each.shape
-                    for each in record.kind.parameters
-                    if each.axis == axis and len(each.shape) > 1
-                ]
-                if shapes:
-                    outputs = sum(shape[0] for shape in shapes)
-                    met = outputs * record.active_along(axis) // record.weights_along(axis)
-                    found.append((met, shapes[0][1]))
+        for record, axis, own in multiplied_matrices(self.part):
+            outputs = sum(each.shape[0] for each in own)
+            met = outputs * record.active_along(axis) // record.weights_along(axis)
+            found.append((met, own[0].shape[1]))
         return found
 
     @cached_property
     def adapters(self) -> list[tuple[int, int]]:
         """The same of the matrices that adapters have, one by one."""
-        adapters = [
-            each.shape
-            for record in self.part.layer_records
-            for each in record.parameters
-            if each.trained and not self.part.trains_all
-        ]
-        return [(outputs, inputs) for outputs, inputs in adapters]
+        return [(each.shape[0], each.shape[1]) for each in adapter_matrices(self.part)]
 
     def products(self, tokens: int) -> Iterator[tuple[Product, ...]]:
         """Forward, input gradient and weight gradient of each; the frozen have not the last. That

@@ -2,6 +2,8 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from fractions import Fraction
+from math import ceil, lcm
 from typing import Literal, get_args
 
 from penstock.arch.config import ModelConfig
@@ -12,6 +14,7 @@ from penstock.cluster.gpu import KEEP_SCORES, AttentionKernel, Precision
 from penstock.cost.copies import Shard
 from penstock.errors import ShapeError
 
+MicrobatchSlices = tuple[Fraction, ...]
 Offload = Literal["none", "all"]
 OFFLOADS: tuple[Offload, ...] = get_args(Offload)
 BYTES_OF: dict[str, int] = {"bf16": 2, "fp16": 2, "fp32": 4}
@@ -19,20 +22,26 @@ LONGEST_SEQUENCE = 1 << 30
 MOST_OPS = 1 << 20
 """Ops of a step; more would be simulated for minutes."""
 ALL_LAYERS = 1 << 30
+WITHOUT_ATTENTION = "without-attention"
 
 
 @dataclass(frozen=True)
 class Recompute:
     """What keeps only its input: no layer, all layers, some of each stage, or `stages` as a whole,
     as a run does it. `selective` computes attention alone again, whose probabilities only attention
-    that is not fused keeps."""
+    that is not fused keeps; `without-attention` all but attention, where that is a stage."""
 
     text: str = "none"
 
     @property
     def whole_stages(self) -> bool:
-        """Whether a stage is computed again by an op of its own."""
+        """Whether each stage is computed again by an op of its own."""
         return self.text == "stages"
+
+    @property
+    def inside(self) -> bool:
+        """Whether something is computed again in backwards, and not by ops of its own."""
+        return self.text not in ("none", "stages", WITHOUT_ATTENTION)
 
     @property
     def layers(self) -> int:
@@ -70,6 +79,9 @@ class TrainingLayout:
     precision: Precision = "bf16"
     layers: tuple[int, ...] = ()
     """Of each stage; empty is as even as can be, or as the schedule is made for."""
+    groups: MicrobatchSlices = ()
+    """Length of each microbatch in slices of one size, of which a sequence of `tokens` has most;
+    empty where all are as long."""
 
     def __post_init__(self) -> None:
         refuse_count("tokens", self.tokens, LONGEST_SEQUENCE)
@@ -113,6 +125,47 @@ class TrainingLayout:
 
     def _refuse_batch(self) -> None:
         """A batch is a whole number of microbatches on every replica."""
+        if self.groups:
+            self._refuse_groups()
+        else:
+            self._refuse_part()
+        slices = sum(map(ceil, self.groups)) or self.microbatches * (self.slices or 1)
+        ops = 2 * self.pipeline * (self.chunks or 1) * slices
+        if ops > MOST_OPS:
+            raise ShapeError(
+                f"a step of {slices:,} pieces of work on {self.pipeline} devices has {ops:,} ops",
+                hint=f"raise rows or replicas: at most {MOST_OPS:,} are simulated",
+            )
+
+    def _refuse_groups(self) -> None:
+        """Slices are whole tokens, and the batch is what all sequences have together."""
+        most, whole = max(self.groups), lcm(*(each.denominator for each in self.groups))
+        several = most.numerator * whole // most.denominator
+        if self.tokens % several:
+            near = -(-self.tokens // several) * several
+            raise ShapeError(
+                f"{self.tokens:,} tokens in {most} slices do not leave each a whole number",
+                hint=f"give {near:,} tokens, a multiple of {several}",
+            )
+        every = sum(map(sum, self.lengths)) * self.rows * self.mesh.replicas
+        if self.batch_tokens != every:
+            raise ShapeError(
+                f"batch_tokens is {self.batch_tokens:,}, but sequences of {self.tokens:,} tokens "
+                f"and parts of it have {every:,} together",
+                hint=f"give {every:,}",
+            )
+        if self.model.subsampling is not None:
+            raise ShapeError(
+                "the model leaves out tokens, but sequences have unequal numbers of slices",
+                hint="take a schedule that cuts all sequences alike",
+            )
+        if min(map(min, self.lengths)) < self.mesh.sequence:
+            raise ShapeError(
+                f"{self.mesh.sequence} ranks share slices of {min(map(min, self.lengths))} tokens",
+                hint="give fewer slices, or lower sequence",
+            )
+
+    def _refuse_part(self) -> None:
         piece = self.tokens * self.rows * self.mesh.replicas
         if self.batch_tokens % piece:
             less = self.batch_tokens // piece * piece
@@ -121,13 +174,6 @@ class TrainingLayout:
                 f"batch_tokens is {self.batch_tokens:,}, which is not a multiple of {piece:,}: "
                 f"{self.tokens:,} tokens x {self.rows} rows x {self.mesh.replicas} replicas",
                 hint=f"give {near}",
-            )
-        pieces = self.microbatches * (self.slices or 1)
-        ops = 2 * self.pipeline * (self.chunks or 1) * pieces
-        if ops > MOST_OPS:
-            raise ShapeError(
-                f"a step of {pieces:,} pieces of work on {self.pipeline} devices has {ops:,} ops",
-                hint=f"raise rows or replicas: at most {MOST_OPS:,} are simulated",
             )
 
     @property
@@ -138,7 +184,15 @@ class TrainingLayout:
     @property
     def microbatches(self) -> int:
         """Of one replica."""
-        return self.batch_tokens // (self.tokens * self.rows * self.mesh.replicas)
+        count = self.batch_tokens // (self.tokens * self.rows * self.mesh.replicas)
+        return len(self.groups) or count
+
+    @property
+    def lengths(self) -> tuple[tuple[int, ...], ...]:
+        """Tokens of the slices of each microbatch, where these are unequally long."""
+        whole = int(self.tokens / max(self.groups)) if self.groups else 0
+        counts = ((int(each * self.tokens / max(self.groups)), ceil(each)) for each in self.groups)
+        return tuple((*[whole] * (n - 1), tokens - whole * (n - 1)) for tokens, n in counts)
 
     @property
     def copies(self) -> int:

@@ -18,35 +18,11 @@ from penstock.arch.config import ModelConfig
 from penstock.arch.layers.lm_head import tokens_at_a_time
 from penstock.cluster.gpu import PassShares
 from penstock.cluster.measured import ATTENTION_PASSES, PRODUCT_PASSES, PRODUCTS_OF, MeasuredKernels
+from penstock.estimate.kernel_parts import PRODUCT, KernelSeconds, layer_moved
 from penstock.estimate.layer_times import LayerSeconds, LayerTimes, UnitTokens
 from penstock.estimate.products import Product
 
 LIKE_FORWARD = "FNR"
-PRODUCT = "product "
-"""What names of products begin with."""
-
-
-def layer_moved(part: ModelConfig, unit: UnitTokens) -> dict[tuple[str, str], float]:
-    """Bytes of kernels that only move them, by name and pass; both norms and both sums of a layer
-    together."""
-    size, attention = part.element_bytes, part.attention
-    outside = part.hidden * unit.held * size
-    turned = (attention.query_width + attention.key_width) * unit.whole * size
-    inside = part.ffn_per_token * unit.whole * size
-    gate = (3, 5) if part.gated else (2, 3)
-    blocks, turned = 1 + part.attends, turned * part.attends
-    elements = {
-        "norm": (2 * blocks, 3 * blocks),
-        "sum": (3 * blocks, 3 * blocks),
-        "rotation": (2, 2),
-        "gate": gate,
-    }
-    whole = {"norm": outside, "sum": outside, "rotation": turned, "gate": inside}
-    return {
-        (name, passed): float(count * whole[name])
-        for name, counts in elements.items()
-        for passed, count in zip(PRODUCT_PASSES, counts)
-    }
 
 
 def logits_moved(part: ModelConfig, tokens: int) -> float:
@@ -69,23 +45,6 @@ def activations_by_part(times: LayerTimes) -> dict[str, float]:
     return dict(zip(PRODUCTS_OF, map(activations_of, (times.matrices, head))))
 
 
-class KernelSeconds(dict[tuple[str, str], float]):
-    """Seconds of the parts of a layer by name and pass, one by one."""
-
-    def of_products(self, passed: str) -> float:
-        """The products of a pass."""
-        names = {name for name, _ in self if name.startswith(PRODUCT)}
-        return self.of(passed, *names) if names else 0.0
-
-    def of(self, passed: str, *names: str) -> float:
-        """All parts of a pass, or those of some names."""
-        return sum(
-            seconds
-            for (name, each), seconds in self.items()
-            if each == passed and (not names or name in names)
-        )
-
-
 @dataclass(frozen=True)
 class ProfiledTimes(LayerTimes):
     """A rank's part of a layer, with the kernels of a profile."""
@@ -102,23 +61,19 @@ class ProfiledTimes(LayerTimes):
     def seconds(self, unit: UnitTokens) -> LayerSeconds:
         if not unit.whole:
             return LayerSeconds(0.0, 0.0, 0.0)
-        parts, factor = self.parts(unit), self.kernels.in_step
-        attended = self.attention_seconds(unit)
-        forward = factor["attention forward"] * attended.forward
-        backward = factor["attention backward"] * attended.backward
-        beside = {"forward": forward, "inputs": backward, "weights": 0.0}
+        parts = self.parts(unit)
         return LayerSeconds(
             *(
-                self._whole(name)
-                * (
-                    self.kernels.fixed[name]
-                    + factor[name] * (parts.of(name) - parts.of_products(name))
-                    + self._of_products(name, "layer") * parts.of_products(name)
-                    + more
-                )
-                for name, more in beside.items()
+                self._whole(name) * (self.kernels.fixed[name] + self._in_step(name, parts) + more)
+                for name, more in zip(PRODUCT_PASSES, self._attended(unit))
             )
         )
+
+    def _in_step(self, passed: str, parts: KernelSeconds) -> float:
+        """What a step makes of the kernels of a pass."""
+        products = parts.of_products(passed)
+        others = self.kernels.in_step[passed] * (parts.of(passed) - products)
+        return others + self._of_products(passed, "layer") * products
 
     def _of_products(self, passed: str, part: str) -> float:
         """How many times longer products take in a step, at the widths of this model."""
@@ -130,6 +85,16 @@ class ProfiledTimes(LayerTimes):
     @cached_property
     def _activations(self) -> dict[str, float]:
         return activations_by_part(self)
+
+    def attended_seconds(self, unit: UnitTokens) -> LayerSeconds:
+        each = zip(PRODUCT_PASSES, self._attended(unit))
+        return LayerSeconds(*(self._whole(name) * seconds for name, seconds in each))
+
+    def _attended(self, unit: UnitTokens) -> LayerSeconds:
+        """What a step makes of attention, in slices of a sequence."""
+        factor, attended = self.kernels.in_step, self.attention_seconds(unit)
+        forward = factor["attention forward"] * attended.forward
+        return LayerSeconds(forward, factor["attention backward"] * attended.backward, 0.0)
 
     def _whole(self, passed: str) -> float:
         """How much longer a pass takes where sequences are not cut."""

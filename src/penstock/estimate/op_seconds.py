@@ -17,11 +17,13 @@ from penstock.core.table import CODE, LETTERS
 from penstock.cost.cell_sums import COMMUNICATING, Axes, RowSeconds
 from penstock.cost.cell_workload import CellWorkload
 from penstock.cost.collectives import BACKWARD_KINDS, CELL_AXES
+from penstock.cost.cut_workload import CutWorkload
 from penstock.cost.kept_workload import KeptWorkload
 from penstock.cost.work_amounts import WorkAmounts
 from penstock.cost.workload import Workload
 from penstock.estimate.bracket_times import bracket_seconds
 from penstock.estimate.cluster_links import ClusterLinks
+from penstock.estimate.cut_times import cut_seconds
 from penstock.estimate.kept import KeptSeconds, kept_seconds
 from penstock.estimate.layer_times import (
     LayerColumns,
@@ -165,13 +167,24 @@ class SecondsOfOps(LayoutBytes):
         rest = np.rint(work.linear[at] - self._layer_products[at])[chosen]
         moved = work.lookup[at] / self.times.lookup_rate(kind) + work.copy[at] / self.hardware.host
         found = moved[chosen, None] * self._whole_tokens
+        found += self._of_layers(kind)
+        for number in np.flatnonzero(rest).tolist():
+            found[number] += heads_seconds(self.times, self._all_units, float(rest[number]), kind)
+        return np.asarray(found + self._of_brackets(kind)[chosen])
+
+    def _of_layers(self, kind: str) -> NDArray[np.float64]:
+        """The same of the layers of each stage, or of the parts of layers."""
+        work, chosen = self.workload, self._like_stages
+        if isinstance(work, CutWorkload):
+            tokens = [self.rows * sum(each[-1:]) for each in self._units.lengths]
+            messages = np.array([*(work.boundaries(each)[:2] for each in tokens), (0, 0)], float)
+            return cut_seconds(work, kind, self.times, self.units, messages.T)[chosen]
+        found = np.zeros((len(chosen), len(self.units)))
         for own, seconds in self._layer_seconds:
             found += own.layers[chosen, None] * seconds.of_kind(kind)
             if self.again and kind in BACKWARD_KINDS:
                 found += own.again[chosen, None] * seconds.forward
-        for number in np.flatnonzero(rest).tolist():
-            found[number] += heads_seconds(self.times, self._all_units, float(rest[number]), kind)
-        return np.asarray(found + self._of_brackets(kind)[chosen])
+        return found
 
     @cached_property
     def _layer_seconds(self) -> list[tuple[KindOfLayers, LayerColumns]]:
@@ -180,8 +193,8 @@ class SecondsOfOps(LayoutBytes):
         for own in self.kinds_of_layers:
             same = own.workload is self.workload
             units = self._all_units if same else tuple(self.units_of(own.workload))
-            columns = np.array(units_seconds(own.times(self.times), units)).T
-            found.append((own, LayerColumns(*columns)))
+            seconds = units_seconds(own.times(self.times), units)
+            found.append((own, LayerColumns.of(seconds)))
         return found
 
     @cached_property

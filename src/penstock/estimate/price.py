@@ -1,13 +1,13 @@
 """One layout: its step is simulated with the times of kernels, and its memory added up."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import pairwise
 
+from penstock.arch.attention_cut import HEADS
 from penstock.arch.config import ModelConfig
-from penstock.arch.layers.record import wide_bytes
-from penstock.arch.lora import refuse_sharded_target
 from penstock.cluster.gpu import KEEP_SCORES
 from penstock.core.schedule import Schedule
 from penstock.core.scoreboard import Run
@@ -25,12 +25,14 @@ from penstock.estimate.layout import ALL_LAYERS, BYTES_OF, TrainingLayout
 from penstock.estimate.layout_cost import KINDS_OF_COMMUNICATION, LayoutCost
 from penstock.estimate.measured_times import profiled_times
 from penstock.estimate.memory_classes import DeviceMemory, device_memories
+from penstock.estimate.refused import plain_norms, refuse_in_layout
 from penstock.estimate.step_schedule import StepSchedule, step_schedule
 from penstock.estimate.update_times import UpdateTimes
 from penstock.estimate.utilisation import (
     token_flops,
     token_flops_again,
     token_flops_attending_again,
+    token_flops_beside_attention_again,
 )
 from penstock.sim.play import play
 from penstock.sim.timeline import busy_ticks
@@ -54,6 +56,8 @@ class Estimate:
     """Seconds that the step would be shorter by without a kind of communication."""
     host: int = 0
     """Bytes that wait on the host of a machine, where most do."""
+    attention_kept: bool = False
+    """Whether all but attention is computed again."""
 
     @property
     def tokens_per_second(self) -> float:
@@ -62,18 +66,25 @@ class Estimate:
     @property
     def flops_utilisation(self) -> float:
         """Of the peak, without what is computed again."""
-        layout = self.layout
-        return self._share(token_flops(layout.model, layout.tokens))
+        return self._mean_share(token_flops)
 
     @property
     def hardware_utilisation(self) -> float:
         """Of the peak, with what is computed again."""
         layout = self.layout
         if layout.attention_again:
-            return self._share(token_flops_attending_again(layout.model, layout.tokens))
+            return self._mean_share(token_flops_attending_again)
+        if self.attention_kept:
+            return self._mean_share(token_flops_beside_attention_again)
         most = ALL_LAYERS if layout.recompute.whole_stages else layout.recompute.layers
         again = sum(min(count, most) for count in self.layers)
-        return self._share(token_flops_again(layout.model, layout.tokens, again))
+        return self._mean_share(partial(token_flops_again, again=again))
+
+    def _mean_share(self, flops: Callable[[ModelConfig, int], int]) -> float:
+        """With the FLOPs of a token of sequences as long as those of the batch."""
+        lengths = [*map(sum, self.layout.lengths)] or [self.layout.tokens]
+        every = sum(length * flops(self.layout.model, length) for length in lengths)
+        return self._share(every / sum(lengths))
 
     def _share(self, flops_of_token: float) -> float:
         gpus, gpu = self.layout.cluster.gpus, self.layout.cluster.gpu
@@ -158,7 +169,17 @@ def _estimated(
         cost.workload.layers,
         works,
         host=fullest_host(layout, step, cost),
+        attention_kept=_keeps_attention(step.schedule),
     )
+
+
+def _keeps_attention(schedule: Schedule) -> bool:
+    """Whether all stages but attention are computed again, or that one keeps its output."""
+    shape, table = schedule.shape, schedule.table
+    if not shape.weightless or "R" not in table.kinds:
+        return False
+    again = {*table.stage[table.of_kinds("R")].tolist()}
+    return shape.to_attention != HEADS or not again & shape.weightless
 
 
 def _busy(step: StepSchedule, done: Run, tick: Fraction) -> tuple[float, ...]:
@@ -190,15 +211,16 @@ def layout_cost(layout: TrainingLayout, step: StepSchedule) -> LayoutCost:
     if model.element_bytes != size:
         model = replace(model, element_bytes=size)
     layers = _layers(layout, step, model)
-    places = distinct_places(model, frozenset((step.lengths,)), layout.mesh.cell)
+    places = distinct_places(model, frozenset(step.microbatches), layout.mesh.cell)
     shape = step.schedule.shape
-    if len(places) > 1 or shape.weightless or model.subsampling is not None:
+    alone = bool(shape.weightless or step.unequal) or model.subsampling is not None
+    if len(places) > 1 or alone:
         return _worked_out(layout, step, model, layers)
     kept = kept_costs(cost_request(layout), (shape.devices, shape.embed, shape.loss))
     key = (step.lengths, shape.microbatches, shape.stages, layers)
     if key not in kept:
         kept[key] = _worked_out(layout, step, model, layers)
-    _refuse_twice(layout, step.schedule)
+    refuse_in_layout(layout, step.schedule)
     refuse_in_cells(step.schedule, kept[key].links)
     copies = replace(kept[key].copies, shard=layout.shard)
     return kept[key].among(copies, _owners(layout), step.schedule)
@@ -208,7 +230,7 @@ def _worked_out(
     layout: TrainingLayout, step: StepSchedule, model: ModelConfig, layers: tuple[int, ...]
 ) -> LayoutCost:
     shape = step.schedule.shape
-    workload = workload_for(shape, model, (step.lengths,) * shape.microbatches, layers)
+    workload = workload_for(shape, model, step.microbatches, layers)
     if layout.fused_norm:
         workload = replace(workload, inside=fused_backward_bytes)
     return workload_cost(layout, step.schedule, workload, sliced=len(step.lengths) > 1)
@@ -224,7 +246,7 @@ def workload_cost(
 ) -> LayoutCost:
     """The same for microbatches of any lengths; `sliced` where sequences are cut."""
     cluster, model = layout.cluster, workload.model
-    _refuse_twice(layout, schedule)
+    refuse_in_layout(layout, schedule)
     peak = cluster.gpu.peak_of(layout.precision)
     kernels = (layout.attention, layout.fused_norm, layout.attention_again)
     times = LayerTimes(model, model, cluster.gpu, peak, *kernels)
@@ -247,30 +269,9 @@ def workload_cost(
         rows=layout.rows,
         again=layout.recompute.layers,
         attention_again=layout.attention_again,
-        plain_norms=_plain_norms(layout),
+        plain_norms=plain_norms(layout),
         probabilities=model.element_bytes * (layout.attention in KEEP_SCORES),
     )
-
-
-def _plain_norms(layout: TrainingLayout) -> int:
-    """A norm of other systems, each step of which is a kernel, keeps its input in 32 bits and what
-    it scales by the weight. A run keeps no more where its kernels are not fused."""
-    if layout.fused_norm or layout.cluster.gpu.measured:
-        return 0
-    size = BYTES_OF[layout.precision]
-    return wide_bytes(size) // size
-
-
-def _refuse_twice(layout: TrainingLayout, schedule: Schedule) -> None:
-    """Refuse to compute layers again that a schedule computes again anyway, or moves."""
-    refuse_sharded_target(layout.model.lora, schedule.shape.loss != "F")
-    inside = layout.recompute.text != "none" and not layout.recompute.whole_stages
-    if inside and schedule.table.kinds & set("NO"):
-        raise ShapeError(
-            f"{schedule.name} computes forwards again or moves their activations, but recompute is "
-            f"{layout.recompute.text}",
-            hint="leave recompute out",
-        )
 
 
 def _layers(layout: TrainingLayout, step: StepSchedule, model: ModelConfig) -> tuple[int, ...]:

@@ -127,10 +127,10 @@ def _uneven(found: Estimate) -> list[str]:
     more, layer = works[slowest] - others, others * len(works) / layout.model.layers
     if more < max(layer, TOLD_ABOVE * found.seconds):
         return []
-    return [
-        f"device {slowest} works {more / others:.1%} longer than the others, which wait for it: "
-        f"take {' or '.join(['--layers balanced', *orders_for_shards(layout)])}"
-    ]
+    cut = 0 in found.layers  # layers are cut at their attention, and each device has as many
+    orders = [*(() if cut else ("--layers balanced",)), *orders_for_shards(layout)]
+    told = f"device {slowest} works {more / others:.1%} longer than the others, which wait for it"
+    return [f"{told}: take {' or '.join(orders)}" if orders else told]
 
 
 def _turns(layout: TrainingLayout, found: Estimate) -> list[str]:

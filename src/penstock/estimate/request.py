@@ -20,14 +20,16 @@ from penstock.cluster.read import read_cluster
 from penstock.errors import ShapeError, nearest, shown
 from penstock.estimate.adapters import read_lora
 from penstock.estimate.balanced_layers import balanced_layers
-from penstock.estimate.layout import OFFLOADS, Recompute, TrainingLayout
+from penstock.estimate.layout import OFFLOADS, WITHOUT_ATTENTION, Recompute, TrainingLayout
 from penstock.estimate.named_model import named_model
+from penstock.estimate.unequal import with_groups
 
 NEEDED_NAMES = ("model", "cluster", "tokens", "batch_tokens", "schedule")
 MESH_NAMES = ("tensor", "sequence", "ring", "pipeline", "replicas")
 MODEL_NAMES = ("layers", "hidden", "ffn", "heads", "kv_heads", "head_size", "vocabulary")
 SPLITS = EVEN, BALANCED = ("even", "balanced")
 """How layers may be dealt to stages, beside counts: as many for all, or as much work."""
+RECOMPUTES = ("none", "selective", "all", "stages", WITHOUT_ATTENTION)
 SHARDS = ("none", "optimizer", "full")
 LARGEST_COUNT = 1 << 50
 Reader = Callable[[str, Any], Any]
@@ -47,6 +49,7 @@ def layout_from(row: Mapping[str, Any]) -> TrainingLayout:
         mesh = _with_replicas(mesh, pipeline, cluster)
     cut = values.pop("layers", EVEN)
     counts = () if cut in SPLITS else cut
+    values = with_groups(values, mesh.replicas)
     layout = TrainingLayout(mesh=mesh, pipeline=pipeline, layers=counts, **values)
     return replace(layout, layers=balanced_layers(layout)) if cut == BALANCED else layout
 
@@ -143,8 +146,8 @@ def _recompute(name: str, value: Any) -> Recompute:
     text = _text(name, value)
     word, equals, count = text.partition("=")
     numbered = word == "layers" and count.isascii() and count.isdecimal() and 0 < len(count) < 7
-    if text not in ("none", "selective", "all", "stages") and not (equals and numbered):
-        hint = "give none, selective, all, stages, or layers=N"
+    if text not in RECOMPUTES and not (equals and numbered):
+        hint = f"give {', '.join(RECOMPUTES)}, or layers=N"
         raise ShapeError(f"{name} is {shown(value)}", hint=hint)
     return Recompute(text)
 

@@ -10,14 +10,13 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import NamedTuple
 
-from penstock.arch.cell_shape import ONE_RANK
 from penstock.arch.config import ModelConfig
 from penstock.arch.dealing import deal_sizes
 from penstock.check import require
 from penstock.core.schedule import Schedule
-from penstock.cost.stage_workload import workload_for
 from penstock.errors import ShapeError
-from penstock.estimate.layout import TrainingLayout
+from penstock.estimate.layout import WITHOUT_ATTENTION, TrainingLayout
+from penstock.estimate.message_sizes import MessageLoad, carry_more
 from penstock.lower import slots_for_running
 from penstock.plan.communicators import communicator_counts
 from penstock.plan.memory import Gathered
@@ -26,9 +25,8 @@ from penstock.plan.slices import align, equal_flops_of_model
 from penstock.run.program.rotation import rotation_of
 from penstock.run.program.sharded_schedule import TWO_BUFFERS, stays_of
 from penstock.run.program.step_end import end_step
-from penstock.run.program.unsupported import refuse_subsampling
-from penstock.schedules import build
-from penstock.transform import combine
+from penstock.schedules import build, registry
+from penstock.transform import combine, recompute_without_attention
 from penstock.transform.sharding import add_collectives
 
 KEPT = 256
@@ -48,6 +46,13 @@ class StepSchedule:
     """How many each device takes part in, alone and with other replicas; those of a cell apart."""
     gathered: tuple[Gathered, ...] = ()
     """Who uses the buffers of each device, where weights are gathered."""
+    unequal: tuple[tuple[int, ...], ...] = ()
+    """Tokens of the slices of each microbatch, where these are unequally long."""
+
+    @property
+    def microbatches(self) -> tuple[tuple[int, ...], ...]:
+        """Tokens of the slices of each."""
+        return self.unequal or (self.lengths,) * self.schedule.shape.microbatches
 
 
 class OrderRequest(NamedTuple):
@@ -67,30 +72,41 @@ class ScheduleRequest(NamedTuple):
     lengths: tuple[int, ...]
     reduced: bool
     full: bool
+    unequal: tuple[tuple[int, ...], ...] = ()
 
 
 def step_schedule(layout: TrainingLayout) -> StepSchedule:
     """The schedule of a layout's step."""
     request = schedule_request(layout)
-    if layout.model.subsampling is None:
-        return _made(request)
-    return _made_for(request, layout.model, layout.layers)
+    step = _made(request)
+    if not carry_more(step.schedule, layout.model):
+        return step
+    return _made_for(request, MessageLoad.of(layout))
 
 
 def schedule_request(layout: TrainingLayout) -> ScheduleRequest:
     """What layouts have in common that have the same schedule."""
     wanted = {
+        WITHOUT_ATTENTION: layout.recompute.text == WITHOUT_ATTENTION,
         "recompute": layout.recompute.whole_stages,
         "vocabulary": layout.vocabulary,
         "offload": layout.offload == "all",
     }
     changes = tuple(change for change, wants in wanted.items() if wants)
-    sizes = (layout.pipeline, layout.microbatches, layout.chunks, layout.slices)
+    sizes = (layout.pipeline, layout.microbatches, _chunks(layout), layout.slices)
     lengths = slice_lengths(layout.model, layout.tokens, layout.slices or 1, layout.mesh.sequence)
     reduced = layout.copies * layout.mesh.tensor > 1
     full = layout.shard == "full"
     order = OrderRequest(layout.schedule, sizes, layout.options, changes)
-    return ScheduleRequest(order, lengths, reduced, full)
+    return ScheduleRequest(order, lengths, reduced, full, layout.lengths)
+
+
+def _chunks(layout: TrainingLayout) -> int | None:
+    """What the layout says, or what the model says where a schedule counts layers."""
+    spec = registry().get(layout.schedule)
+    if layout.chunks is not None or spec is None:
+        return layout.chunks
+    return spec.chunks_of(layout.model.layers, layout.pipeline)
 
 
 @lru_cache(maxsize=1024)
@@ -111,30 +127,26 @@ def slice_lengths(model: ModelConfig, tokens: int, count: int, ranks: int) -> tu
 @lru_cache(maxsize=KEPT)
 def _made(request: ScheduleRequest) -> StepSchedule:
     plain = plain_schedule(*request.order[:3])
-    _refuse_unpriced(plain, len(request.lengths))
+    if not request.unequal:
+        _refuse_unpriced(plain, len(request.lengths))
     _refuse_twice(plain, request.order.changes)
     step = _proven_step(request.order, reduced=request.reduced, full=request.full)
-    return with_lengths(step, request.lengths)
+    if not request.unequal:
+        return with_lengths(step, request.lengths)
+    schedule = step.schedule.with_slice_shares(_shares(request.unequal))
+    longest = max(request.unequal, key=sum)
+    return replace(step, schedule=schedule, lengths=longest, unequal=request.unequal)
 
 
 @lru_cache(maxsize=KEPT)
-def _made_for(
-    request: ScheduleRequest, model: ModelConfig, layers: tuple[int, ...]
-) -> StepSchedule:
-    """The same for a model that leaves out tokens."""
-    return _carrying(_made(request), model, layers)
+def _made_for(request: ScheduleRequest, load: MessageLoad) -> StepSchedule:
+    """The same where messages have unequal sizes."""
+    return _carrying(_made(request), load)
 
 
-def _carrying(step: StepSchedule, model: ModelConfig, layers: tuple[int, ...]) -> StepSchedule:
-    """A step in which what goes past brackets goes along with messages: boundaries have parts of
-    that of all tokens, as many as the cost model counts."""
-    schedule, lengths = step.schedule, step.lengths
-    refuse_subsampling(model, schedule, ONE_RANK)
-    work = workload_for(schedule.shape, model, (lengths,) * schedule.shape.microbatches, layers)
-    whole = work.boundary_bytes(sum(lengths))
-    sent = work.applied_to(schedule).shape.boundary_bytes
-    parts = tuple(-(-each * work.boundary_parts // whole) for each in sent)
-    return replace(step, schedule=schedule.with_boundary_bytes(parts))
+def _carrying(step: StepSchedule, load: MessageLoad) -> StepSchedule:
+    schedule = step.schedule
+    return replace(step, schedule=schedule.with_boundary_bytes(load.parts(schedule, step.lengths)))
 
 
 @lru_cache(maxsize=KEPT)
@@ -145,7 +157,11 @@ def _proven_step(order: OrderRequest, *, reduced: bool, full: bool) -> StepSched
 @lru_cache(maxsize=KEPT)
 def _changed(order: OrderRequest) -> Schedule:
     plain = plain_schedule(*order[:3])
-    return combine(plain, order.changes) if order.changes else plain
+    changes = [*order.changes]
+    if WITHOUT_ATTENTION in changes:
+        changes.remove(WITHOUT_ATTENTION)
+        plain = recompute_without_attention(plain)
+    return combine(plain, changes) if changes else plain
 
 
 @lru_cache(maxsize=KEPT)
@@ -178,19 +194,23 @@ def step_of(
     step = with_lengths(
         _whole_step(schedule, reduced=reduced, full=layout.shard == "full"), lengths
     )
-    kept = layout.model.subsampling is not None
-    return _carrying(step, layout.model, layout.layers) if kept else step
+    more = carry_more(step.schedule, layout.model)
+    return _carrying(step, MessageLoad.of(layout)) if more else step
 
 
 def step_of_batch(
     schedule: Schedule, layout: TrainingLayout, lengths: Sequence[Sequence[int]]
 ) -> Schedule:
     """The whole step of a batch whose microbatches have slices of these lengths."""
-    longest = max(map(sum, lengths))
-    shares = tuple(tuple(Fraction(count, longest) for count in counts) for counts in lengths)
     reduced = layout.copies * layout.mesh.tensor > 1
     proven, _ = _proven(schedule, reduced=reduced, full=layout.shard == "full")
-    return proven.with_slice_shares(shares)
+    return proven.with_slice_shares(_shares(lengths))
+
+
+def _shares(lengths: Sequence[Sequence[int]]) -> tuple[tuple[Fraction, ...], ...]:
+    """Of the longest microbatch, what each slice is."""
+    longest = max(map(sum, lengths))
+    return tuple(tuple(Fraction(count, longest) for count in counts) for counts in lengths)
 
 
 def _whole_step(schedule: Schedule, *, reduced: bool, full: bool) -> StepSchedule:
@@ -251,11 +271,6 @@ def _refuse_twice(schedule: Schedule, changes: tuple[str, ...]) -> None:
 
 
 def _refuse_unpriced(schedule: Schedule, slices: int) -> None:
-    if schedule.shape.weightless:
-        raise ShapeError(
-            f"{schedule.name} has stages of attention alone, which are not estimated",
-            hint="take a schedule of whole layers; `penstock simulate --model` has this one",
-        )
     if {*schedule.shape.slices} != {slices}:
         raise ShapeError(
             f"{schedule.name} cuts sequences into other numbers of slices than {slices}, which is "

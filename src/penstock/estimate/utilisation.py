@@ -29,6 +29,11 @@ def token_flops_again(model: ModelConfig, tokens: int, again: int) -> int:
     return token_flops(model, tokens) + again * layers // model.layers
 
 
+def token_flops_beside_attention_again(model: ModelConfig, tokens: int) -> int:
+    """The same with all layers computed again but for their attention."""
+    return token_flops(model, tokens) + model.met("layer_flops")
+
+
 def token_flops_attending_again(model: ModelConfig, tokens: int) -> int:
     """The same with the attention of all layers computed again, and nothing else."""
     return token_flops(model, tokens) + model.flops_per_pair * tokens

@@ -20,6 +20,7 @@ from penstock.planner.entries import Entries, entries_of, slices_of
 from penstock.planner.memory_bounds import MemoryBounds
 from penstock.planner.piece_times import PieceTimes
 from penstock.planner.problem import PlanProblem
+from penstock.planner.spreading import spreading_can_pay
 from penstock.planner.time_bounds import TimeBounds
 from penstock.planner.variants import PlanVariant, variants
 
@@ -130,15 +131,17 @@ def _bound(pieces: SharedPieces, division: Division) -> list[BoundColumns]:
 def possible_entries(
     problem: PlanProblem, division: Division, variant: PlanVariant, entries: Entries
 ) -> NDArray[np.bool_]:
-    """Whether schedules are tried: bounds know what devices lend each other, or share of the
-    vocabulary, where a device is one rank, and it is not there twice. Large ones take long to
+    """Whether schedules are tried: bounds know what devices lend each other where a device is one
+    rank, and a vocabulary is spread where that can pay, but not twice. Large ones take long to
     make."""
     shards, lends = entries.column("shards"), entries.column("lends")
     spread = shards | variant.vocabulary
-    impossible = (shards | lends) & (division.in_cell > 1) | shards & variant.vocabulary
+    helps = spreading_can_pay(problem, division, variant.offload)
+    impossible = shards & (variant.vocabulary or not helps) | lends & (division.in_cell > 1)
     if variant.vocabulary and "layers" not in problem.fixed and problem.sorts.alike:
         impossible |= entries.uneven  # all devices have a part of the head: even is balanced
-    impossible |= spread & (problem.model.head_adapters > 0)
+    alone = problem.model.head_adapters > 0 or problem.model.mixture is not None
+    impossible |= spread & alone  # a run has these with a head on the last stage
     large = spread * division.pipeline // 2 * entries.ops > MOST_SHARED
     large |= (lends | (variant.offload != "none")) & (entries.ops > MOST_COPIED)
     return np.asarray(~impossible & ~large)

@@ -32,10 +32,10 @@ def copy_bounds(layout: TrainingLayout, piece: PieceTimes) -> CopyBounds:
     moved = moved_activations(layout.schedule, sizes, layout.options)
     split = split_layers(layout.model.layers, moved.stages, layout.layers)
     layers = np.array([*map(layer_sorts(layout.model).counts, split)], np.float64)
-    of_token = (piece.act / piece.tokens).min(axis=1)  # a copy is charged by the token
+    of_token = (piece.copied / piece.tokens).min(axis=1)  # a copy is charged by the token
     cluster = layout.cluster
     copied = moved.copied(moved.bytes_of(np.outer(layers @ of_token, piece.tokens)))
-    waiting = moved.waiting(moved.bytes_of(layers @ piece.act)).mean()
+    waiting = moved.waiting(moved.bytes_of(layers @ piece.copied)).mean()
     hosts = -(-cluster.gpus // cluster.machine.gpus)
     return CopyBounds(
         float(2 * copied.max(initial=0.0) / cluster.gpu.host_rate),

@@ -9,18 +9,17 @@ holds most.
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from penstock.arch.balanced_split import faster_split
 from penstock.arch.layer_split import even_split
-from penstock.arch.unequal_split import faster_unequal
 from penstock.errors import PenstockError
 from penstock.estimate.layer_sorts import Floats
 from penstock.estimate.request import BALANCED, EVEN
+from penstock.planner.balanced import balanced_split
 from penstock.planner.device_shares import DeviceShare, device_shares, stage_homes
 from penstock.planner.model_loads import ModelLoads
 from penstock.planner.problem import PlanProblem
@@ -207,19 +206,8 @@ def _splits(problem: PlanProblem, work: RecordWork, case: Case) -> list[tuple[in
     if given == EVEN or case.p == 1 or (helped and problem.sorts.alike):
         return [()]
     loads = ModelLoads(problem.loads.layers) if helped else problem.loads
-    balanced = _balanced(loads, (case.p, case.v), work.looped)
+    balanced = balanced_split(loads, (case.p, case.v), looped=work.looped)
     return [balanced] if given == BALANCED else [*dict.fromkeys(((), balanced))]
-
-
-@lru_cache(maxsize=1024)
-def _balanced(loads: ModelLoads, sizes: tuple[int, int], looped: bool) -> tuple[int, ...]:
-    """The split that is faster than an even one, if there is any."""
-    homes, more = stage_homes(*sizes, looped), [0.0] * (sizes[0] * sizes[1])
-    more[0] += loads.embedding
-    more[-1] += loads.head
-    if len({*loads.layers}) == 1:
-        return faster_split(len(loads.layers), more, homes)
-    return faster_unequal(loads.layers, more, homes)
 
 
 def _plain(work: RecordWork, case: Case) -> bool:

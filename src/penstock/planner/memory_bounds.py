@@ -128,7 +128,7 @@ def _inputs(piece: PieceTimes) -> tuple[float, float]:
 
 def _moved(piece: PieceTimes) -> tuple[Floats, Floats]:
     """Bytes of a layer of each sort that copies move: of a slice on average, and of the longest."""
-    of_token = _of_token(piece.act, piece.tokens)
+    of_token = _of_token(piece.copied, piece.tokens)
     return of_token * _mean_tokens(piece.tokens), of_token * piece.tokens.max()
 
 

@@ -112,17 +112,24 @@ class PieceTimes:
 
     @cached_property
     def act(self) -> Floats:
-        """Bytes of a layer's activations, which copies to the host are charged for."""
-        return self._layer("act")
+        """Bytes of a layer's activations, by sort and slice."""
+        return self._layer(self._bytes("act", SPLIT))
+
+    @cached_property
+    def copied(self) -> Floats:
+        """What copies to the host are charged for of them: not the pairs of attention that is not
+        fused, nor what norms of other systems keep."""
+        moved = self.cost.workload.bytes(self._small(SPLIT), "act") * self.layout.rows
+        return self._layer(np.asarray(moved, np.float64))
 
     @cached_property
     def keys(self) -> Floats:
         """Bytes of its keys and values."""
-        return self._layer("kv")
+        return self._layer(self._bytes("kv", SPLIT))
 
-    def _layer(self, size: str) -> Floats:
-        """Bytes of a layer under a name, by sort and slice."""
-        return self._parts(self._bytes(size, SPLIT), "F", SPLIT).layer
+    def _layer(self, column: Floats) -> Floats:
+        """What a layer has of it, by sort and slice."""
+        return self._parts(column, "F", SPLIT).layer
 
     @cached_property
     def given(self) -> Floats:

@@ -48,12 +48,15 @@ class RecordWork:
 def all_work() -> tuple[RecordWork, ...]:
     """Records that a plan may have. Left out are those whose order or copies are made for times,
     which would be other times than those of the plan, and those with their own cut of layers or
-    sequences."""
-    found = (_work(spec) for spec in registry().values() if not spec.priced)
+    sequences. Orders with passes over the vocabulary stay: made for equal times, as an estimate
+    and a run take them, they still have room for these passes."""
+    found = map(_work, registry().values())
     return tuple(work for work in found if work is not None)
 
 
 def _work(spec: Spec) -> RecordWork | None:
+    if spec.priced and not _spread(spec):
+        return None
     devices, microbatches, slices = PROBED_SIZES
     with suppress(PenstockError):
         case = spec.case(devices, microbatches, None, slices if spec.sliced else None)
@@ -64,6 +67,14 @@ def _work(spec: Spec) -> RecordWork | None:
             looped = placement == "looped"
             return RecordWork(spec, schedule.table.kinds, looped, bool(schedule.pairs), lends)
     return None
+
+
+def _spread(spec: Spec) -> bool:
+    """Whether a record has embedding and head on all devices, which its shape says."""
+    devices, microbatches, _ = PROBED_SIZES
+    with suppress(PenstockError):
+        return spec.shape(spec.case(devices, microbatches)).shards > 0
+    return False
 
 
 def _own_cut(schedule: Schedule, case: Case) -> bool:

@@ -54,7 +54,7 @@ class TimeBounds:
         have, division = self.columns.entries, self.columns.division
         if variant.offload == "none":
             return np.zeros(len(have.entries))
-        (moved,) = self.columns.by_slices(lambda piece: [piece.act.sum(axis=1)])
+        (moved,) = self.columns.by_slices(lambda piece: [piece.copied.sum(axis=1)])
         rate = self.columns.problem.cluster.gpu.host_rate
         return np.asarray((2 * division.microbatches * have.of_layers(moved) / rate).max(axis=1))
 

@@ -6,6 +6,7 @@ from typing import NamedTuple
 from penstock.estimate.request import SHARDS
 from penstock.planner.divisions import Division
 from penstock.planner.problem import PlanProblem
+from penstock.planner.spreading import spreading_can_pay
 
 KEEPING = (("none", "none"), ("stages", "none"), ("none", "all"))
 """What is computed again, and what waits on the host; a run does not do both to one stage."""
@@ -31,7 +32,8 @@ def variants(problem: PlanProblem, division: Division) -> Iterator[PlanVariant]:
     fixed = problem.fixed
     for shard in SHARDS if division.copies > 1 else SHARDS[:1]:
         for recompute, offload in _kept(problem):
-            for vocabulary in (False, True) if _spreads(division) else (False,):
+            spreads = spreading_can_pay(problem, division, offload)
+            for vocabulary in (False, True) if spreads else (False,):
                 found = PlanVariant(shard, recompute, offload, vocabulary)
                 chosen = {name: fixed.get(name, value) for name, value in found._asdict().items()}
                 if tuple(found) == _plain(chosen):
@@ -46,8 +48,3 @@ def _kept(problem: PlanProblem) -> list[tuple[str, str]]:
 
 def _plain(chosen: dict[str, object]) -> tuple[object, ...]:
     return tuple(getattr(value, "text", value) for value in chosen.values())
-
-
-def _spreads(division: Division) -> bool:
-    """Whether the vocabulary can be spread over devices: not together with ranks of a cell."""
-    return division.in_cell == 1 and division.pipeline > 1

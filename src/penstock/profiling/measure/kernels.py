@@ -9,7 +9,8 @@ from torch import Tensor
 
 from penstock.cluster.measured import PRODUCT_PASSES
 from penstock.data.batch import Microbatch
-from penstock.estimate.measured_times import layer_moved, logits_moved
+from penstock.estimate.kernel_parts import layer_moved
+from penstock.estimate.measured_times import logits_moved
 from penstock.estimate.products import Product
 from penstock.model.attention.back_end import AttentionSaved
 from penstock.model.attention.memory import KeyValues

@@ -1,0 +1,112 @@
+"""Seconds of the stages of a model that is cut at its attention.
+
+The kernels of a layer are dealt out to three places (model/stages/between_attentions.py):
+
+    in front of attention    a norm; queries, keys and values
+    attention                rotation, and attention itself
+    behind it                the projection back, both sums, the other norm, the MLP
+
+Where attention is given weights, it makes queries, keys and values itself. What goes to another
+device is put together in one tensor first, which is one kernel more for each message.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from penstock.arch.attention_cut import HEADS, front_parameters
+from penstock.arch.config import ModelConfig
+from penstock.cluster.measured import PRODUCT_PASSES
+from penstock.cost.collectives import BACKWARD_KINDS, FORWARD_KINDS
+from penstock.cost.cut_workload import CutWorkload
+from penstock.estimate.kernel_parts import (
+    PRODUCT,
+    KernelSeconds,
+    adapter_matrices,
+    multiplied_matrices,
+)
+from penstock.estimate.layer_times import LayerColumns, LayerSeconds, LayerTimes, UnitTokens
+from penstock.estimate.products import KERNEL_START
+
+KernelShares = Mapping[str, float]
+"""Of the kernels of a layer, by name, what a place has."""
+
+
+class CutLayer(NamedTuple):
+    """Seconds of a layer, place by place."""
+
+    front: LayerSeconds
+    prepared: LayerSeconds
+    """In front of attention itself, on its stage."""
+    attended: LayerSeconds
+    rest: LayerSeconds
+
+    @classmethod
+    def of(cls, times: LayerTimes, unit: UnitTokens, to_attention: str) -> "CutLayer":
+        """What a slice takes at each place; ops of whole stages have none."""
+        if not unit.whole:
+            return cls(*[LayerSeconds(0.0, 0.0, 0.0)] * 4)
+        projection = {
+            f"{PRODUCT}{number}": 1.0
+            for number, in_front in enumerate(_in_front(times.part))
+            if in_front
+        }
+        behind = {"norm": 0.5, "sum": 1.0, "gate": 1.0} | {
+            name: 1.0 for name, _ in times.parts(unit) if name.startswith(PRODUCT)
+        }
+        front, attention = {"norm": 0.5}, {"rotation": 1.0}
+        (front if to_attention == HEADS else attention).update(projection)
+        rest = {name: share for name, share in behind.items() if name not in projection}
+        dealt = [_dealt(times, unit, each) for each in (front, attention, rest)]
+        return cls(dealt[0], dealt[1], times.attended_seconds(unit), dealt[2])
+
+
+def cut_seconds(
+    work: CutWorkload,
+    kind: str,
+    times: LayerTimes,
+    units: Sequence[UnitTokens],
+    messages: NDArray[np.float64],
+) -> NDArray[np.float64]:
+    """Of ops of a kind on each stage, by slices that differ. `messages` are the bytes that go to
+    attention and come from it, of each of these."""
+    layers = [CutLayer.of(times, unit, work.to_attention) for unit in units]
+    front, prepared, attended, rest = (LayerColumns.of(each).of_kind(kind) for each in zip(*layers))
+    again = kind == "R" and work.to_attention != HEADS  # the output of attention was kept
+    inside = prepared + attended * (not again)
+    attention = np.array([stage in work.weightless for stage in range(len(work.layers))])
+    found = np.outer(work.has_front, front) + np.outer(work.has_rest, rest)
+    found += np.outer(attention, inside)
+    there, back = np.where(messages > 0, KERNEL_START + 2 * messages / times.memory_rate, 0.0)
+    if kind in FORWARD_KINDS:
+        found += np.outer(work.has_front, there) + np.outer(attention, back)
+    if kind in BACKWARD_KINDS:
+        found += np.outer(work.has_rest, back) + np.outer(attention, there)
+    return found
+
+
+def _in_front(part: ModelConfig) -> Iterator[bool]:
+    """Which products of a layer, in the order of `LayerTimes.products`, lead into attention."""
+    names = {each.name for each in front_parameters(part)}
+    yield from (own[0].name in names for _, _, own in multiplied_matrices(part))
+    yield from (each.name in names for each in adapter_matrices(part))
+
+
+def _dealt(times: LayerTimes, unit: UnitTokens, shares: KernelShares) -> LayerSeconds:
+    """What a place has of all but attention; what a profile found beyond kernels is dealt out as
+    these are."""
+    kernels, attended = times.parts(unit), times.attended_seconds(unit)
+    beside = (whole - own for whole, own in zip(times.seconds(unit), attended))
+    return LayerSeconds(
+        *(
+            seconds * _share(kernels, passed, shares)
+            for passed, seconds in zip(PRODUCT_PASSES, beside)
+        )
+    )
+
+
+def _share(kernels: KernelSeconds, passed: str, shares: KernelShares) -> float:
+    own = sum(share * kernels.get((name, passed), 0.0) for name, share in shares.items())
+    return own / (kernels.of(passed) or 1.0)

@@ -1,0 +1,82 @@
+"""The kernels of a layer by name: what is multiplied, and what only moves bytes.
+
+Where layers are cut, their kernels run on several stages, so that each has to be known by itself.
+"""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from penstock.arch.config import ModelConfig
+from penstock.arch.layers.parameter import INPUTS, OUTPUTS, Parameter
+from penstock.arch.layers.record import LayerRecord
+from penstock.cluster.measured import PRODUCT_PASSES
+
+if TYPE_CHECKING:
+    from penstock.estimate.layer_times import UnitTokens
+
+PRODUCT = "product "
+"""What names of products begin with."""
+KERNELS_OF = {"norm": 2, "sum": 2, "rotation": 1, "gate": 1}
+"""Kernels of a layer with attention that only move bytes."""
+
+
+class KernelSeconds(dict[tuple[str, str], float]):
+    """Seconds of the parts of a layer by name and pass, one by one."""
+
+    def of_products(self, passed: str) -> float:
+        """The products of a pass."""
+        names = {name for name, _ in self if name.startswith(PRODUCT)}
+        return self.of(passed, *names) if names else 0.0
+
+    def of(self, passed: str, *names: str) -> float:
+        """All parts of a pass, or those of some names."""
+        return sum(
+            seconds
+            for (name, each), seconds in self.items()
+            if each == passed and (not names or name in names)
+        )
+
+
+def layer_moved(part: ModelConfig, unit: "UnitTokens") -> dict[tuple[str, str], float]:
+    """Bytes of kernels that only move them, by name and pass; both norms and both sums of a layer
+    together."""
+    size, attention = part.element_bytes, part.attention
+    outside = part.hidden * unit.held * size
+    turned = (attention.query_width + attention.key_width) * unit.whole * size
+    inside = part.ffn_per_token * unit.whole * size
+    gate = (3, 5) if part.gated else (2, 3)
+    blocks, turned = 1 + part.attends, turned * part.attends
+    elements = {
+        "norm": (2 * blocks, 3 * blocks),
+        "sum": (3 * blocks, 3 * blocks),
+        "rotation": (2, 2),
+        "gate": gate,
+    }
+    whole = {"norm": outside, "sum": outside, "rotation": turned, "gate": inside}
+    return {
+        (name, passed): float(count * whole[name])
+        for name, counts in elements.items()
+        for passed, count in zip(PRODUCT_PASSES, counts)
+    }
+
+
+def multiplied_matrices(part: ModelConfig) -> Iterator[tuple[LayerRecord, int, list[Parameter]]]:
+    """The matrices of each product of a layer: those of one input are one product. In front of them
+    their record, and the axis along which ranks share them."""
+    for record in part.layer_records:
+        for axis in (OUTPUTS, INPUTS):
+            own = [
+                each for each in record.kind.parameters if each.axis == axis and len(each.shape) > 1
+            ]
+            if own:
+                yield record, axis, own
+
+
+def adapter_matrices(part: ModelConfig) -> list[Parameter]:
+    """The matrices that adapters have."""
+    return [
+        each
+        for record in part.layer_records
+        for each in record.parameters
+        if each.trained and not part.trains_all
+    ]
