@@ -45,8 +45,11 @@ def test_buffers_for_gradients_are_bounded(name: str) -> None:
     """Without it, the bounds of a search may be half of what is needed."""
     model, gain = ASKED[name]
     found = candidates_of(problem_of(model, **SHARED))
-    numbers = np.random.default_rng(7).permutation(len(found))[:60].tolist()
-    sizes = _with_more(found, numbers)
+    chunks = [found.entries(int(g)).entries[e].chunks for g, e in zip(found.group, found.entry)]
+    several = np.flatnonzero(np.array([each or 1 for each in chunks]) >= 4)
+    drawn = np.random.default_rng(7)
+    sizes = _with_more(found, drawn.permutation(several)[:40].tolist())
+    sizes += _with_more(found, drawn.permutation(len(found))[:20].tolist())
     assert all(more <= needed for _, more, needed in sizes)
     gained = [more / needed - plain / needed for plain, more, needed in sizes]
     assert max(gained) > gain
