@@ -198,7 +198,7 @@ def _add_given(schedule: Schedule, amount: Ticks, changes: tuple[Ticks, Ticks]) 
     """Add what the ends of the model and the shards give each other, on the device that writes it:
     until its last reader there, or until a collective has it."""
     written, last = uses_of(schedule)
-    gone = _collected(schedule)
+    gone = schedule.derive("rows of collected parts", _collected)
     at_start, at_end = changes
     for name, (base, room) in buffer_bases(schedule.shape, schedule.table.kinds).items():
         if BUFFERS[name].size != GIVEN:
@@ -220,13 +220,16 @@ def _collected(schedule: Schedule) -> NDArray[np.int64]:
     are there, if every op took one tick; other rows stand for themselves."""
     table, ends, collectives = schedule.table, unit_ends(schedule), collectives_of(schedule)
     found = np.arange(len(table))
-    for at in range(len(collectives)):
-        rows = collectives.parts(at)
-        complete = ends[rows].max()
-        for row in rows:
-            first, stop = table.lane_start[table.lane[row] :][:2]
-            after = first + np.searchsorted(ends[first:stop], complete)
-            found[row] = max(row, min(after, stop - 1))
+    if not len(collectives):
+        return found
+    rows, start = collectives.rows.astype(np.int64), collectives.start
+    complete = np.maximum.reduceat(ends[rows], start[:-1]).repeat(np.diff(start))
+    lane = table.lane.astype(np.int64)
+    turn = (
+        int(ends.max()) + 1
+    )  # rows of a lane end one after the other, and lanes follow each other
+    after = np.searchsorted(lane * turn + ends, lane[rows] * turn + complete)
+    found[rows] = np.maximum(rows, np.minimum(after, table.lane_start[lane[rows] + 1] - 1))
     return found
 
 

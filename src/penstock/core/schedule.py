@@ -24,7 +24,8 @@ ORDER_ALONE = (
     *("report", "graph", "moves", "groups", "alike rows", "runs of groups"),
     *("crossings", "crossed links", "transfer links", "joined edges", "edges without data"),
     *("collectives of edges", "weight homes", "ends by home", "ends by home, away too"),
-    *("home column", "rows of pairs", "rows of loans", "rows of after"),
+    *("home column", "rows of pairs", "rows of loans", "rows of after", "rows of collected parts"),
+    *("collectives", "unit ends"),
 )
 """What is derived from the order of ops, whatever they weigh: the proof, who waits for whom, what
 moves between devices, what runs together, which ops are of one sort, where weights live."""
