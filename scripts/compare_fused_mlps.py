@@ -22,7 +22,8 @@ from penstock.arch.blocks import LayerBlock
 from penstock.arch.config import ModelConfig
 from penstock.arch.parameters import layer_prefix, stage_layout, stage_parameters
 from penstock.cluster.read import read_cluster
-from penstock.estimate.layer_times import LayerTimes, UnitTokens
+from penstock.estimate.layer_seconds import UnitTokens
+from penstock.estimate.layer_times import LayerTimes
 from penstock.fusion.fusion_plan import FusionPlan, fused_model
 from penstock.model.layers.linear import Queue, add_products
 from penstock.model.layers.mlp_block import MlpBlock

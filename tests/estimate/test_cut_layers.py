@@ -17,7 +17,8 @@ from penstock.cluster.read import read_cluster
 from penstock.cost.cut_workload import CutWorkload
 from penstock.errors import ShapeError
 from penstock.estimate.cut_times import CutLayer
-from penstock.estimate.layer_times import LayerTimes, UnitTokens
+from penstock.estimate.layer_seconds import UnitTokens
+from penstock.estimate.layer_times import LayerTimes
 from penstock.estimate.layout import TrainingLayout
 from penstock.estimate.layout_cost import LayoutCost
 from penstock.estimate.measured_times import profiled_times

@@ -8,7 +8,8 @@ from estimate.layouts import LLAMA_13B, priced, row
 from penstock.arch.presets import MODELS
 from penstock.cluster.gpu import AttentionKernel, PassShares
 from penstock.cluster.presets import CLUSTERS
-from penstock.estimate.layer_times import LayerTimes, UnitTokens
+from penstock.estimate.layer_seconds import UnitTokens
+from penstock.estimate.layer_times import LayerTimes
 from penstock.estimate.request import layout_from
 
 H200 = CLUSTERS["h200"].gpu

@@ -15,7 +15,7 @@ from penstock.cluster.read import read_cluster
 from penstock.cost.stage_workload import workload_for
 from penstock.errors import ShapeError
 from penstock.estimate.balanced_layers import balanced_layers
-from penstock.estimate.layer_times import UnitTokens
+from penstock.estimate.layer_seconds import UnitTokens
 from penstock.estimate.layout import Recompute, TrainingLayout
 from penstock.estimate.layout_cost import LayoutCost
 from penstock.estimate.price import estimate, layout_cost

@@ -27,7 +27,8 @@ from penstock.estimate.kernel_parts import (
     adapter_matrices,
     multiplied_matrices,
 )
-from penstock.estimate.layer_times import LayerColumns, LayerSeconds, LayerTimes, UnitTokens
+from penstock.estimate.layer_seconds import LayerColumns, LayerSeconds, UnitTokens
+from penstock.estimate.layer_times import LayerTimes
 from penstock.estimate.products import KERNEL_START
 
 KernelShares = Mapping[str, float]

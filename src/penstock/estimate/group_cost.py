@@ -23,7 +23,8 @@ from penstock.cluster.profile_file import MeasuredMachine
 from penstock.cost.copies import Shard
 from penstock.cost.temporary import fused_backward_bytes
 from penstock.errors import PlanError
-from penstock.estimate.layer_times import LayerTimes, UnitTokens
+from penstock.estimate.layer_seconds import UnitTokens
+from penstock.estimate.layer_times import LayerTimes
 from penstock.estimate.layout import BYTES_OF
 from penstock.estimate.measured_times import profiled_times
 from penstock.estimate.memory_classes import CONTEXT, DRIVER

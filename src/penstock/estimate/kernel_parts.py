@@ -4,15 +4,12 @@ Where layers are cut, their kernels run on several stages, so that each has to b
 """
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from penstock.arch.config import ModelConfig
 from penstock.arch.layers.parameter import INPUTS, OUTPUTS, Parameter
 from penstock.arch.layers.record import LayerRecord
 from penstock.cluster.measured import PRODUCT_PASSES
-
-if TYPE_CHECKING:
-    from penstock.estimate.layer_times import UnitTokens
+from penstock.estimate.layer_seconds import UnitTokens
 
 PRODUCT = "product "
 """What names of products begin with."""
@@ -37,7 +34,7 @@ class KernelSeconds(dict[tuple[str, str], float]):
         )
 
 
-def layer_moved(part: ModelConfig, unit: "UnitTokens") -> dict[tuple[str, str], float]:
+def layer_moved(part: ModelConfig, unit: UnitTokens) -> dict[tuple[str, str], float]:
     """Bytes of kernels that only move them, by name and pass; both norms and both sums of a layer
     together."""
     size, attention = part.element_bytes, part.attention

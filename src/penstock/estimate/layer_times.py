@@ -15,21 +15,16 @@ Attention that is not fused writes scores and probabilities of all pairs, also o
 mask hides: `PAIR_MOVED` has the bytes (estimate/plain_kernels.py).
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from itertools import zip_longest
-from typing import NamedTuple
-
-import numpy as np
-from numpy.typing import NDArray
 
 from penstock.arch.config import ModelConfig
 from penstock.arch.layers.lm_head import tokens_at_a_time
 from penstock.arch.layers.record import wide_bytes
 from penstock.cluster.gpu import KEEP_SCORES, AttentionKernel, Gpu, PassShares
 from penstock.cluster.measured import PRODUCT_PASSES
-from penstock.cost.collectives import FORWARD_KINDS
 from penstock.estimate.kernel_parts import (
     KERNELS_OF,
     PRODUCT,
@@ -38,6 +33,7 @@ from penstock.estimate.kernel_parts import (
     layer_moved,
     multiplied_matrices,
 )
+from penstock.estimate.layer_seconds import LayerSeconds, UnitTokens
 from penstock.estimate.plain_kernels import CAPPED, PAIR_MOVED, PLAIN_NORM
 from penstock.estimate.products import KERNEL_START, Product
 from penstock.estimate.ring_times import ring_kernels, ring_moved
@@ -57,46 +53,6 @@ SMALL_KERNELS = 6
 """Kernels of a layer's forward beside products and attention: norms, sums, rotation, gate."""
 MLP_KERNELS = 3
 """The same of a layer without attention: norm, sum, gate."""
-
-
-class UnitTokens(NamedTuple):
-    """What a rank has of a slice, all rows together."""
-
-    held: int
-    """Tokens between blocks."""
-    whole: int
-    """Tokens inside blocks."""
-    pairs: float
-    """Query-key pairs that are not masked."""
-    square: float
-    """All of them."""
-
-
-class LayerSeconds(NamedTuple):
-    """Seconds of a layer's passes."""
-
-    forward: float
-    inputs: float
-    """The gradient of its input."""
-    weights: float
-
-
-class LayerColumns(NamedTuple):
-    """The same of a layer in some slices."""
-
-    forward: NDArray[np.float64]
-    inputs: NDArray[np.float64]
-    weights: NDArray[np.float64]
-
-    @classmethod
-    def of(cls, slices: Iterable[LayerSeconds]) -> "LayerColumns":
-        """From those of each slice."""
-        return cls(*np.array([*slices]).T)
-
-    def of_kind(self, kind: str) -> NDArray[np.float64]:
-        """Of ops of a kind."""
-        backward = {"I": self.inputs, "W": self.weights, "B": self.inputs + self.weights}
-        return self.forward if kind in FORWARD_KINDS else backward.get(kind, 0 * self.forward)
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from penstock.core.schedule import Schedule
 from penstock.cost.cell_cost import CellCost
 from penstock.cost.shares import Scaled
 from penstock.cost.workload import Workload
-from penstock.estimate.layer_times import UnitTokens
+from penstock.estimate.layer_seconds import UnitTokens
 from penstock.estimate.layers_again import CHANGED_BYTES, KindOfLayers, LayersAgain
 
 

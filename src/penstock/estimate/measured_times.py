@@ -19,7 +19,8 @@ from penstock.arch.layers.lm_head import tokens_at_a_time
 from penstock.cluster.gpu import PassShares
 from penstock.cluster.measured import ATTENTION_PASSES, PRODUCT_PASSES, PRODUCTS_OF, MeasuredKernels
 from penstock.estimate.kernel_parts import PRODUCT, KernelSeconds, layer_moved
-from penstock.estimate.layer_times import LayerSeconds, LayerTimes, UnitTokens
+from penstock.estimate.layer_seconds import LayerSeconds, UnitTokens
+from penstock.estimate.layer_times import LayerTimes
 from penstock.estimate.products import Product
 
 LIKE_FORWARD = "FNR"

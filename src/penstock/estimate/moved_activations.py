@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from penstock.estimate.step_schedule import plain_schedule
+from penstock.estimate.step_schedule import device_of_stages, plain_schedule
 from penstock.transform.copy_turns import copy_turns
 from penstock.transform.offload import LEAD
 
@@ -51,9 +51,7 @@ def moved_activations(
 ) -> MovedActivations:
     """The activations that copies move, of a schedule with these sizes."""
     plain = plain_schedule(name, sizes, options)
-    home = np.zeros(plain.shape.stages, np.int64)
-    home[plain.table.stage] = plain.table.device
-    turns, table = copy_turns(plain, LEAD), plain.table
+    home, turns, table = device_of_stages(plain), copy_turns(plain, LEAD), plain.table
     stage, slice = (column[turns.forward].astype(np.int64) for column in (table.stage, table.slice))
     return MovedActivations(
         plain.shape.stages, plain.shape.devices, home[stage], stage, slice, turns.away, turns.back

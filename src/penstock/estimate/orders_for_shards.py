@@ -11,7 +11,7 @@ from penstock.errors import PenstockError
 from penstock.estimate.layout import TrainingLayout
 from penstock.schedules import registry
 
-PROBED_SIZES = (2, 4, 2)
+SMALL_REQUEST = (2, 4, 2)
 """Devices, microbatches and slices of a request that most records take."""
 
 
@@ -41,7 +41,7 @@ def orders_for_shards(layout: TrainingLayout) -> list[str]:
 def _made_for_shards() -> tuple[str, ...]:
     """Records with passes over the vocabulary, as a small request of each shows: the shape of some
     is found by a search, which takes long for a large one."""
-    devices, microbatches, slices = PROBED_SIZES
+    devices, microbatches, slices = SMALL_REQUEST
     found = []
     for name, spec in registry().items():
         with suppress(PenstockError):

@@ -10,6 +10,9 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import NamedTuple
 
+import numpy as np
+from numpy.typing import NDArray
+
 from penstock.arch.config import ModelConfig
 from penstock.arch.dealing import deal_sizes
 from penstock.check import require
@@ -180,6 +183,13 @@ def plain_schedule(
         slices=slices,
         options=dict(options),
     )
+
+
+def device_of_stages(schedule: Schedule) -> NDArray[np.int64]:
+    """The device of each stage; each has one."""
+    found = np.zeros(schedule.shape.stages, np.int64)
+    found[schedule.table.stage] = schedule.table.device
+    return found
 
 
 def step_of(

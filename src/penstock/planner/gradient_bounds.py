@@ -6,20 +6,16 @@ each stage where stages take turns. Bounds of all candidates count two. So a pla
 which takes a tenth of the time of making and proving the one with gathers.
 """
 
-from functools import lru_cache
-
 import numpy as np
-from numpy.typing import NDArray
 
 from penstock.arch.layer_split import split_layers
 from penstock.arch.layers.record import wide_bytes
+from penstock.estimate.gradient_buffers import gradient_buffers
 from penstock.estimate.layer_sorts import Floats, layer_sorts
 from penstock.estimate.layout import TrainingLayout
-from penstock.estimate.step_schedule import plain_schedule
 from penstock.planner.piece_times import PieceTimes
-from penstock.transform.sharding import fewest_for_one_reduction
 
-COUNTED = 2
+COUNTED_BUFFERS = 2
 """Buffers that the bounds of all candidates know of."""
 
 
@@ -28,14 +24,14 @@ def more_gradient_bytes(layout: TrainingLayout, piece: PieceTimes) -> float:
     buffer is as large as the largest stage that it takes, so all are no smaller than as many of the
     smallest stages."""
     sizes = (layout.pipeline, layout.microbatches, layout.chunks, layout.slices)
-    buffers, homes = _buffers_and_homes(layout.schedule, sizes, layout.options)
-    if buffers <= COUNTED:
+    buffers, homes = gradient_buffers(layout.schedule, sizes, layout.options)
+    if buffers <= COUNTED_BUFFERS:
         return 0.0
     stages, work = _stage_elements(layout, piece, len(homes)), piece.cost.workload
     ends, more = 2 * work.part.head_weights, []
     for device in range(layout.pipeline):
         own = np.sort(stages[homes == device])
-        more.append(own[:buffers].sum() - COUNTED * (own.sum() + ends) / len(own))
+        more.append(own[:buffers].sum() - COUNTED_BUFFERS * (own.sum() + ends) / len(own))
     return float(max(0.0, min(more)) * wide_bytes(work.model.element_bytes))
 
 
@@ -45,16 +41,3 @@ def _stage_elements(layout: TrainingLayout, piece: PieceTimes, stages: int) -> F
     of_sort = np.array([float(sum(work.elements(1 + layer))) for layer in sorts.shown_by])
     split = split_layers(layout.model.layers, stages, layout.layers)
     return np.asarray(np.array([*map(sorts.counts, split)], np.float64) @ of_sort)
-
-
-@lru_cache(maxsize=256)
-def _buffers_and_homes(
-    name: str,
-    sizes: tuple[int, int, int | None, int | None],
-    options: tuple[tuple[str, str], ...],
-) -> tuple[int, NDArray[np.int64]]:
-    """How many buffers each device has, and the device of each stage."""
-    plain = plain_schedule(name, sizes, options)
-    home = np.zeros(plain.shape.stages, np.int64)
-    home[plain.table.stage] = plain.table.device
-    return fewest_for_one_reduction(plain), home

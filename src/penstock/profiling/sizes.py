@@ -10,7 +10,8 @@ from typing import NamedTuple
 
 from penstock.arch.config import ModelConfig
 from penstock.cluster.measured import PRODUCT_PASSES
-from penstock.estimate.layer_times import LayerTimes, UnitTokens
+from penstock.estimate.layer_seconds import UnitTokens
+from penstock.estimate.layer_times import LayerTimes
 from penstock.estimate.products import Product
 from penstock.profiling.case import ProfileCase
 

@@ -1,0 +1,30 @@
+"""How many buffers for gradients a schedule needs, without making the one with gathers."""
+
+from functools import lru_cache
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from penstock.estimate.step_schedule import device_of_stages, plain_schedule
+from penstock.transform.sharding import fewest_for_one_reduction
+
+
+class GradientBuffers(NamedTuple):
+    """Where copies of the weights share all of them."""
+
+    buffers: int
+    """Of each device."""
+    homes: NDArray[np.int64]
+    """The device of each stage."""
+
+
+@lru_cache(maxsize=256)
+def gradient_buffers(
+    name: str,
+    sizes: tuple[int, int, int | None, int | None],
+    options: tuple[tuple[str, str], ...],
+) -> GradientBuffers:
+    """Those of a schedule with these sizes."""
+    plain = plain_schedule(name, sizes, options)
+    return GradientBuffers(fewest_for_one_reduction(plain), device_of_stages(plain))
