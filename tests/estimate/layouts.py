@@ -2,8 +2,11 @@
 
 from typing import Any
 
-from penstock.estimate.price import Estimate, estimate
+from penstock.estimate.layout import TrainingLayout
+from penstock.estimate.layout_cost import LayoutCost
+from penstock.estimate.price import Estimate, estimate, layout_cost
 from penstock.estimate.request import layout_from
+from penstock.estimate.step_schedule import StepSchedule, step_schedule
 
 LLAMA_13B = {"layers": 40, "hidden": 5120, "ffn": 13824, "heads": 40, "vocabulary": 128000}
 LLAMA_65B = {"layers": 80, "hidden": 8192, "ffn": 22016, "heads": 64, "vocabulary": 128000}
@@ -25,3 +28,9 @@ def row(**changes: Any) -> dict[str, Any]:
 
 def priced(**changes: Any) -> Estimate:
     return estimate(layout_from(row(**changes)))
+
+
+def priced_step(layout: TrainingLayout) -> tuple[TrainingLayout, StepSchedule, LayoutCost]:
+    """A layout with its step and what that costs."""
+    step = step_schedule(layout)
+    return layout, step, layout_cost(layout, step)

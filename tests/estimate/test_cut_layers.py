@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from estimate.layouts import priced_step
 from loops import each
 from penstock.arch.presets import MODELS
 from penstock.cli.main import main
@@ -22,9 +23,9 @@ from penstock.estimate.layer_times import LayerTimes
 from penstock.estimate.layout import TrainingLayout
 from penstock.estimate.layout_cost import LayoutCost
 from penstock.estimate.measured_times import profiled_times
-from penstock.estimate.price import Estimate, estimate, layout_cost
+from penstock.estimate.price import Estimate, estimate
 from penstock.estimate.request import layout_from
-from penstock.estimate.step_schedule import StepSchedule, step_schedule
+from penstock.estimate.step_schedule import StepSchedule
 from penstock.plan.memory import footprints
 from profiling.made_up import profile
 
@@ -47,9 +48,7 @@ def row(**changes: Any) -> dict[str, Any]:
 
 
 def priced(**changes: Any) -> tuple[TrainingLayout, StepSchedule, LayoutCost]:
-    layout = layout_from(row(**changes))
-    step = step_schedule(layout)
-    return layout, step, layout_cost(layout, step)
+    return priced_step(layout_from(row(**changes)))
 
 
 def estimated(**changes: Any) -> Estimate:

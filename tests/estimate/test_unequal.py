@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from estimate.layouts import priced_step
 from loops import each
 from penstock.cli.main import main
 from penstock.errors import ShapeError
@@ -13,9 +14,9 @@ from penstock.estimate.layout import TrainingLayout
 from penstock.estimate.layout_cost import LayoutCost
 from penstock.estimate.policies.arranged import ArrangedStep
 from penstock.estimate.policies.step_price import PolicySetting
-from penstock.estimate.price import Estimate, estimate, layout_cost
+from penstock.estimate.price import Estimate, estimate
 from penstock.estimate.request import layout_from
-from penstock.estimate.step_schedule import StepSchedule, step_schedule
+from penstock.estimate.step_schedule import StepSchedule
 from penstock.estimate.utilisation import token_flops
 from penstock.plan.memory import footprints
 from penstock.schedules import build
@@ -40,9 +41,7 @@ def row(groups: str = "4,1,2,1/2", total: str = "15/2", **changes: Any) -> dict[
 
 
 def priced(**changes: Any) -> tuple[TrainingLayout, StepSchedule, LayoutCost]:
-    layout = layout_from(row(**changes))
-    step = step_schedule(layout)
-    return layout, step, layout_cost(layout, step)
+    return priced_step(layout_from(row(**changes)))
 
 
 def estimated(**changes: Any) -> Estimate:

@@ -9,10 +9,13 @@ import pytest
 
 from penstock.arch.presets import MODELS
 from penstock.core.kernel import compile_small_work
+from penstock.estimate.gradient_buffers import buffers_of
 from penstock.estimate.price import estimate_step
 from penstock.planner.candidates import Candidates
 from penstock.planner.gradient_bounds import more_gradient_bytes
 from penstock.planner.problem import problem_from
+from penstock.schedules import build
+from penstock.transform import shard
 from planner.problems import FUSED, candidates_of, problem_of, row
 
 pytestmark = pytest.mark.long
@@ -62,3 +65,10 @@ def test_a_schedule_that_runs_a_stage_at_once_needs_two() -> None:
     sizes = _with_more(found, range(min(len(found), 12)))
     assert sizes
     assert all(plain == more for plain, more, _ in sizes)
+
+
+def test_buffers_of_a_schedule_with_gathers_of_its_own_are_not_counted() -> None:
+    """It may reduce a stage more than once, with fewer of them."""
+    plain = build("interleaved", devices=2, microbatches=8, chunks=4)
+    assert buffers_of(plain).buffers == 4
+    assert buffers_of(shard(plain, weights=1, gradients=1)).buffers == 0

@@ -6,6 +6,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from penstock.core.schedule import Schedule
 from penstock.estimate.step_schedule import device_of_stages, plain_schedule
 from penstock.transform.sharding import fewest_for_one_reduction
 
@@ -26,5 +27,10 @@ def gradient_buffers(
     options: tuple[tuple[str, str], ...],
 ) -> GradientBuffers:
     """Those of a schedule with these sizes."""
-    plain = plain_schedule(name, sizes, options)
-    return GradientBuffers(fewest_for_one_reduction(plain), device_of_stages(plain))
+    return buffers_of(plain_schedule(name, sizes, options))
+
+
+def buffers_of(schedule: Schedule) -> GradientBuffers:
+    """The same; one that has gathers keeps them, and says nothing of its buffers here."""
+    count = 0 if "G" in schedule.table.kinds else fewest_for_one_reduction(schedule)
+    return GradientBuffers(count, device_of_stages(schedule))

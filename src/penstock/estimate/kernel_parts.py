@@ -57,6 +57,11 @@ def layer_moved(part: ModelConfig, unit: UnitTokens) -> dict[tuple[str, str], fl
     }
 
 
+def logits_moved(part: ModelConfig, logits: float) -> float:
+    """Bytes that the loss moves: logits are read twice and their gradients written."""
+    return 3 * logits * part.element_bytes
+
+
 def multiplied_matrices(part: ModelConfig) -> Iterator[tuple[LayerRecord, int, list[Parameter]]]:
     """The matrices of each product of a layer: those of one input are one product. In front of them
     their record, and the axis along which ranks share them."""

@@ -31,6 +31,7 @@ from penstock.estimate.kernel_parts import (
     KernelSeconds,
     adapter_matrices,
     layer_moved,
+    logits_moved,
     multiplied_matrices,
 )
 from penstock.estimate.layer_seconds import LayerSeconds, UnitTokens
@@ -150,10 +151,10 @@ class LayerTimes:
         return flops / rate + self.loss_moved(flops) / self.memory_rate
 
     def loss_moved(self, flops: float) -> float:
-        """Bytes of logits, which are read twice, and of their gradients, which are written. A pass
-        over a shard has a part of the words and of the products, and moves as much of it all."""
+        """Bytes that the loss moves in products of so many FLOPs. A pass over a shard has a part of
+        the words and of the products, and moves as much of it all."""
         logits = flops / (2 * (2 + self.part.trains_all) * self.part.hidden)
-        return 3 * logits * self.part.element_bytes
+        return logits_moved(self.part, logits)
 
     def head_piece(self, tokens: int) -> Product:
         """The product of the head with as many tokens as the loss takes at a time."""

@@ -14,21 +14,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property
 
-from penstock.arch.config import ModelConfig
 from penstock.arch.layers.lm_head import tokens_at_a_time
 from penstock.cluster.gpu import PassShares
 from penstock.cluster.measured import ATTENTION_PASSES, PRODUCT_PASSES, PRODUCTS_OF, MeasuredKernels
-from penstock.estimate.kernel_parts import PRODUCT, KernelSeconds, layer_moved
+from penstock.estimate.kernel_parts import PRODUCT, KernelSeconds, layer_moved, logits_moved
 from penstock.estimate.layer_seconds import LayerSeconds, UnitTokens
 from penstock.estimate.layer_times import LayerTimes
 from penstock.estimate.products import Product
 
 LIKE_FORWARD = "FNR"
-
-
-def logits_moved(part: ModelConfig, tokens: int) -> float:
-    """Bytes that the loss moves: logits are read twice and their gradients written."""
-    return 3.0 * tokens * part.vocabulary * part.element_bytes
 
 
 def activations_of(matrices: Sequence[tuple[int, int]]) -> float:
@@ -137,7 +131,7 @@ class ProfiledTimes(LayerTimes):
         m, n, k = (getattr(self.head_piece(tokens), name) for name in "mnk")
         shapes = {"forward": (m, n, k), "inputs": (m, k, n), "weights": (n, k, m)}
         rates = (self.kernels.product_rate(name, *shape) for name, shape in shapes.items())
-        moved, piece = self.loss_moved(flops), logits_moved(self.part, m)
+        moved, piece = self.loss_moved(flops), logits_moved(self.part, m * n)
         loss = moved / self.kernels.moving_rate("loss", "inputs", piece)
         return sum(flops / 3 / rate for rate in rates) + loss
 

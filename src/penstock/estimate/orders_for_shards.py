@@ -28,24 +28,22 @@ def orders_for_shards(layout: TrainingLayout) -> list[str]:
         return []
     wanted = (layout.chunks or own.chunks or 1, layout.slices or 1)
     sizes, found = (layout.pipeline, layout.microbatches, *wanted), []
-    for name in _made_for_shards():
-        spec = registry()[name]
+    for name, spec in registry().items():
+        if spec.sliced != (wanted[1] > 1) or not is_made_for_shards(name):
+            continue
         with suppress(PenstockError):
             case = spec.case(*sizes)
-            if spec.sliced == (wanted[1] > 1) and (case.v, case.k) == wanted:
+            if (case.v, case.k) == wanted:
                 found.append(f"--schedule {name}")
     return found
 
 
-@lru_cache(maxsize=1)
-def _made_for_shards() -> tuple[str, ...]:
-    """Records with passes over the vocabulary, as a small request of each shows: the shape of some
+@lru_cache(maxsize=256)
+def is_made_for_shards(name: str) -> bool:
+    """Whether a record has passes over the vocabulary, as a small request shows: the shape of some
     is found by a search, which takes long for a large one."""
-    devices, microbatches, slices = SMALL_REQUEST
-    found = []
-    for name, spec in registry().items():
-        with suppress(PenstockError):
-            case = spec.case(devices, microbatches, None, slices if spec.sliced else None)
-            if spec.shape(case).shards:
-                found.append(name)
-    return tuple(found)
+    spec, (devices, microbatches, slices) = registry()[name], SMALL_REQUEST
+    with suppress(PenstockError):
+        case = spec.case(devices, microbatches, None, slices if spec.sliced else None)
+        return spec.shape(case).shards > 0
+    return False

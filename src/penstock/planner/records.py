@@ -11,6 +11,7 @@ from functools import lru_cache
 from penstock.core.ops import SHARD_KINDS
 from penstock.core.schedule import Schedule
 from penstock.errors import PenstockError
+from penstock.estimate.orders_for_shards import is_made_for_shards
 from penstock.schedules import Case, Spec, registry
 from penstock.schedules.generators.placements import looped_placement, wave_placement
 
@@ -55,7 +56,7 @@ def all_work() -> tuple[RecordWork, ...]:
 
 
 def _work(spec: Spec) -> RecordWork | None:
-    if spec.priced and not _spread(spec):
+    if spec.priced and not is_made_for_shards(spec.name):
         return None
     devices, microbatches, slices = PROBED_SIZES
     with suppress(PenstockError):
@@ -67,14 +68,6 @@ def _work(spec: Spec) -> RecordWork | None:
             looped = placement == "looped"
             return RecordWork(spec, schedule.table.kinds, looped, bool(schedule.pairs), lends)
     return None
-
-
-def _spread(spec: Spec) -> bool:
-    """Whether a record has embedding and head on all devices, which its shape says."""
-    devices, microbatches, _ = PROBED_SIZES
-    with suppress(PenstockError):
-        return spec.shape(spec.case(devices, microbatches)).shards > 0
-    return False
 
 
 def _own_cut(schedule: Schedule, case: Case) -> bool:

@@ -9,8 +9,7 @@ from torch import Tensor
 
 from penstock.cluster.measured import PRODUCT_PASSES
 from penstock.data.batch import Microbatch
-from penstock.estimate.kernel_parts import layer_moved
-from penstock.estimate.measured_times import logits_moved
+from penstock.estimate.kernel_parts import layer_moved, logits_moved
 from penstock.estimate.products import Product
 from penstock.model.attention.back_end import AttentionSaved
 from penstock.model.attention.memory import KeyValues
@@ -157,7 +156,7 @@ class KernelBench:
         labels = torch.zeros(tokens, dtype=torch.int64, device=self.device)
         losses = logits.new_empty(tokens, dtype=wide_type(logits))
         seconds = self.seconds(lambda: logits_to_gradient(logits, labels, losses, 1.0))
-        moved = logits_moved(self.case.model, tokens)
+        moved = logits_moved(self.case.model, logits.numel())
         return {
             "name": "loss",
             "pass": "inputs",
