@@ -45,6 +45,7 @@ def test_an_interrupt_does_not_wait_for_what_is_measured() -> None:
     ) as measuring:
         assert measuring.stdout is not None
         assert measuring.stdout.readline().strip() == READY
+        time.sleep(2)  # until it measures
         began = time.monotonic()
         measuring.send_signal(signal.SIGINT)
         assert measuring.wait(MEASURING / 2) != 0

@@ -32,9 +32,8 @@ class Neighbours(ExitStack):
     ) -> list[Result]:
         """What each of them returns."""
         with ThreadPoolExecutor(len(self._crews)) as threads:
-            done = threads.map(lambda crew: crew.run(job, *args, **kwargs)[0], self._crews)
             try:
-                return [*done]
+                return [*threads.map(lambda crew: crew.run(job, *args, **kwargs)[0], self._crews)]
             except BaseException:
                 for crew in self._crews:  # leaving waits for threads, and these for their ranks
                     crew.kill()
