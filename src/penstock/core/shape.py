@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
-from functools import cached_property
+from functools import cached_property, lru_cache
 from itertools import accumulate
 
 from penstock.errors import ShapeError, shown
@@ -157,15 +157,7 @@ class Shape:
     @classmethod
     def even(cls, devices: int, microbatches: int, chunks: int = 1, slices: int = 1) -> "Shape":
         """`chunks` equal stages per device and `slices` equal slices per microbatch."""
-        for name, count in (
-            ("devices", devices),
-            ("microbatches", microbatches),
-            ("chunks", chunks),
-            ("slices", slices),
-        ):
-            _positive(name, count)
-        _limited(devices, devices * chunks, microbatches * slices)
-        return cls(devices, devices * chunks, (slices,) * microbatches)
+        return _even(devices, microbatches, chunks, slices)
 
     @property
     def microbatches(self) -> int:
@@ -258,6 +250,16 @@ class Shape:
 
     def share_of_slice(self, mb: int, slice: int) -> Fraction:
         return self.slice_share[mb][slice] if self.slice_share else Fraction(1, self.slices[mb])
+
+
+@lru_cache(maxsize=256)
+def _even(devices: int, microbatches: int, chunks: int, slices: int) -> Shape:
+    """Many records are asked for the same sizes, one after the other."""
+    sizes = {"devices": devices, "microbatches": microbatches, "chunks": chunks, "slices": slices}
+    for name, count in sizes.items():
+        _positive(name, count)
+    _limited(devices, devices * chunks, microbatches * slices)
+    return Shape(devices, devices * chunks, (slices,) * microbatches)
 
 
 def _positive(name: str, count: int) -> None:

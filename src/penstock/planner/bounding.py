@@ -4,8 +4,8 @@ Divisions have much in common: schedules of as many devices and microbatches, an
 cells that are alike. That is worked out once, so divisions of one cell are bounded together.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from penstock.estimate.layer_sorts import Floats
 from penstock.estimate.layout import TrainingLayout
 from penstock.estimate.step_schedule import slice_lengths
+from penstock.planner.cell_pieces import CellPieces
 from penstock.planner.columns import DivisionColumns
 from penstock.planner.divisions import Division
 from penstock.planner.entries import Entries, entries_of, slices_of
@@ -50,6 +51,18 @@ class BoundColumns(NamedTuple):
     """A number that schedules of one record, as many stages and as many slices have in common."""
 
 
+class WhateverIsShared(NamedTuple):
+    """What variants have in common that differ in the state that copies share."""
+
+    chosen: NDArray[np.int64]
+    """The schedules that are tried."""
+    copied: Floats
+    """Seconds that copies to the host are likely to take."""
+    host: Floats
+    record: NDArray[np.int64]
+    order: NDArray[np.int64]
+
+
 @dataclass
 class SharedPieces:
     """What the divisions of a problem have in common."""
@@ -66,17 +79,13 @@ class SharedPieces:
         found: Entries = self.known[key]
         return found
 
-    def of(self, division: Division) -> Callable[[int], PieceTimes]:
+    def of(self, division: Division) -> CellPieces:
         """One of its microbatches, cut into so many slices."""
-
-        def piece(slices: int) -> PieceTimes:
-            key = (*cell_of(division), slices)
-            if key not in self.known:
-                self.known[key] = self._piece(division, slices)
-            found: PieceTimes = self.known[key]
-            return found
-
-        return piece
+        cell = cell_of(division)
+        if cell not in self.known:
+            self.known[cell] = CellPieces(partial(self._piece, division))
+        found: CellPieces = self.known[cell]
+        return found
 
     def _piece(self, division: Division, slices: int) -> PieceTimes:
         problem = self.problem
@@ -118,13 +127,19 @@ def _bound(pieces: SharedPieces, division: Division) -> list[BoundColumns]:
         return []
     shared = DivisionColumns(pieces.problem, division, entries, pieces.of(division))
     times, sizes = TimeBounds(shared), MemoryBounds(shared)
+    kept: dict[PlanVariant, WhateverIsShared] = {}
     for variant in variants(pieces.problem, division):
-        chosen = np.flatnonzero(possible_entries(pieces.problem, division, variant, entries))
-        seconds = times.seconds(variant)
-        likely = np.maximum(seconds, times.copied(variant))
-        floats = (seconds, likely, sizes.bytes(variant), sizes.host_bytes(variant))
-        columns: tuple[Any, ...] = (*floats, np.arange(len(seconds)), entries.record, entries.order)
-        found.append(BoundColumns(variant, *(each[chosen] for each in columns)))
+        key = variant._replace(shard="none")
+        if key not in kept:
+            chosen = np.flatnonzero(possible_entries(pieces.problem, division, variant, entries))
+            most = (times.copied(variant)[chosen], sizes.host_bytes(variant)[chosen])
+            columns = (entries.record[chosen], entries.order[chosen])
+            kept[key] = WhateverIsShared(chosen, *most, *columns)
+        same = kept[key]
+        seconds = times.seconds(variant)[same.chosen]
+        needed = sizes.bytes(variant)[same.chosen]
+        floats = (seconds, np.maximum(seconds, same.copied), needed, same.host)
+        found.append(BoundColumns(variant, *floats, same.chosen, same.record, same.order))
     return found
 
 

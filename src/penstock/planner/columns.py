@@ -1,6 +1,6 @@
 """What both bounds of a division need: one microbatch by slices, as columns over its schedules."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -8,17 +8,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from penstock.estimate.layer_sorts import Floats
+from penstock.planner.cell_pieces import CellPieces, OfPiece
 from penstock.planner.divisions import Division
 from penstock.planner.entries import FACTS, Entries
-from penstock.planner.piece_times import PieceTimes
 from penstock.planner.problem import PlanProblem
 from penstock.planner.variants import PlanVariant
 
 Flags = NDArray[np.bool_]
-Pieces = Callable[[int], PieceTimes]
-"""One microbatch, cut into so many slices."""
-OfPiece = Callable[[PieceTimes], Sequence[float | Floats]]
-"""Numbers of a microbatch, or arrays over sorts of layers."""
 
 
 @dataclass(frozen=True)
@@ -29,25 +25,21 @@ class DivisionColumns:
     problem: PlanProblem
     division: Division
     entries: Entries
-    pieces: Pieces
+    pieces: CellPieces
     known: dict[OfPiece, list[Floats]] = field(default_factory=dict)
     """What all variants ask for."""
 
-    def by_slices(self, found: OfPiece) -> list[Floats]:
-        """Numbers of a microbatch, for each schedule with its slices, column by column; or arrays
-        over sorts of layers, which are the last axis then."""
-        table = np.array([found(self.pieces(count)) for count in self._counts], np.float64)
-        return [*table[self._number_of_count].swapaxes(0, 1)[:, :, None]]
-
     def of_pieces(self, found: OfPiece) -> list[Floats]:
-        """The same, worked out once for all variants."""
+        """Numbers of a microbatch, for each schedule with its slices, column by column; or arrays
+        over sorts of layers, which are the last axis then. They are the same for all variants."""
         if found not in self.known:
-            self.known[found] = self.by_slices(found)
+            table = self.pieces.table(found, self._counts)
+            self.known[found] = [*table[self._number_of_count].swapaxes(0, 1)[:, :, None]]
         return self.known[found]
 
     @cached_property
-    def _counts(self) -> list[int]:
-        return sorted({*self.entries.slices.tolist()})
+    def _counts(self) -> tuple[int, ...]:
+        return tuple(sorted({*self.entries.slices.tolist()}))
 
     @cached_property
     def _number_of_count(self) -> NDArray[np.int64]:
@@ -77,6 +69,16 @@ class DivisionColumns:
         """Parameters of a layer of each sort that a rank has, and trains."""
         work = self.pieces(1).cost.workload
         return np.array([float(sum(work.elements(stage))) for stage in self._layer_stages])
+
+    @cached_property
+    def least_elements(self) -> Floats:
+        """Parameters that a rank trains of the smallest stage, for each schedule."""
+        return self.entries.of_smallest(self.layer_elements)[:, 0]
+
+    @cached_property
+    def different_least(self) -> tuple[Floats, NDArray[np.int64]]:
+        """Those that differ, and for each schedule which of them it has."""
+        return np.unique(self.least_elements, return_inverse=True)
 
     @cached_property
     def layer_frozen(self) -> Floats:

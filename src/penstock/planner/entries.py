@@ -8,7 +8,8 @@ holds most.
 
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from fractions import Fraction
 from functools import cached_property
 from typing import NamedTuple
 
@@ -233,7 +234,7 @@ def _devices(problem: PlanProblem, case: Case, entry: ScheduleEntry) -> list[Dev
 
 def _held(work: RecordWork, case: Case) -> tuple[float, ...]:
     """Microbatches of each device, as the record claims exactly, or none where it does not."""
-    unstashed = case.at({"stash": 0 * case.stash})
+    unstashed = replace(case, stash=Fraction(0))
     for claim in work.spec.claims:
         if claim.quantity == "peak" and not claim.bound and claim.when(unstashed):
             held = claim.value(unstashed)

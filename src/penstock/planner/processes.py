@@ -14,7 +14,7 @@ from multiprocessing import get_all_start_methods, get_context
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import ForkProcess
 from types import TracebackType
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from penstock.core.collector import collector_resting
 from penstock.core.kernel import compile_small_work
@@ -27,6 +27,14 @@ class Task(Protocol):
     """Something that a process can do with the pieces of a problem."""
 
     def run(self, pieces: SharedPieces) -> Any: ...
+
+
+class Given(NamedTuple):
+    """A task that nobody has begun."""
+
+    ticket: int
+    task: Task
+    key: Hashable
 
 
 def usable_cores() -> int:
@@ -42,6 +50,10 @@ class PlanProcesses:
     def __init__(self, problem: PlanProblem, count: int = 1) -> None:
         self.pieces = SharedPieces(problem)
         self.count = max(count, 1)
+        self._waiting: list[Given] = []
+        self._busy: dict[Connection, int] = {}
+        self._done: dict[int, Any] = {}
+        self._tickets = 0
         self._lines: list[Connection] = []
         self._processes: list[ForkProcess] = []
         self._homes: dict[Hashable, int] = {}
@@ -77,38 +89,55 @@ class PlanProcesses:
     def run(
         self, tasks: Sequence[Task], keys: Sequence[Hashable] | None = None
     ) -> Iterator[tuple[int, Any]]:
-        """The number of each task with what came out of it, as they are done. Tasks of one key are
-        done by one process, also later on, as long as others have something to do: it has what they
-        have in common."""
-        if self._lines:
-            yield from self._shared(tasks, keys or [None] * len(tasks))
-            return
-        for number, task in enumerate(tasks):
+        """The number of each task with what came out of it, as they are done."""
+        return self.results(self.begin(tasks, keys))
+
+    def begin(self, tasks: Sequence[Task], keys: Sequence[Hashable] | None = None) -> range:
+        """Give tasks behind those that were given before; returns their tickets. Tasks of one key
+        are done by one process, also later on, as long as others have something to do: it has what
+        they have in common."""
+        tickets = range(self._tickets, self._tickets + len(tasks))
+        self._tickets = tickets.stop
+        self._waiting += map(Given, tickets, tasks, keys or [None] * len(tasks))
+        self._hand_out()
+        return tickets
+
+    def results(self, tickets: range) -> Iterator[tuple[int, Any]]:
+        """The place of each ticket with what came out of its task, as they are done."""
+        left = {*tickets}
+        while left:
+            for ticket in sorted(left & self._done.keys()):
+                left.remove(ticket)
+                yield tickets.index(ticket), self._done.pop(ticket)
+            if left:
+                self._go_on()
+
+    def _go_on(self) -> None:
+        """Wait until some task is done, or do the next one here."""
+        if not self._lines:
+            given = self._waiting.pop(0)
             with compile_small_work(), collector_resting():
-                found = task.run(self.pieces)
-            yield number, found
+                self._done[given.ticket] = given.task.run(self.pieces)
+            return
+        for line in (line for line in wait([*self._busy]) if isinstance(line, Connection)):
+            self._done[self._busy.pop(line)] = _from(line)
+        self._hand_out()
 
-    def _shared(self, tasks: Sequence[Task], keys: Sequence[Hashable]) -> Iterator[tuple[int, Any]]:
-        waiting = [*range(len(tasks))]
-        busy: dict[Connection, int] = {}
-        while waiting or busy:
-            for home, line in enumerate(self._lines):
-                number = self._next(waiting, keys, home) if line not in busy else None
-                if number is not None:
-                    waiting.remove(number)
-                    busy[line] = number
-                    _to(line, tasks[number])
-            for line in (line for line in wait([*busy]) if isinstance(line, Connection)):
-                yield busy.pop(line), _from(line)
+    def _hand_out(self) -> None:
+        """Give each process that has nothing to do its next task."""
+        for home, line in enumerate(self._lines):
+            if self._waiting and line not in self._busy:
+                given = self._waiting.pop(self._next(home))
+                self._busy[line] = given.ticket
+                _to(line, given.task)
 
-    def _next(self, waiting: Sequence[int], keys: Sequence[Hashable], home: int) -> int | None:
-        """The first task for a process: one whose key is its own, or nobody's yet; else the last
-        one that waits for another, which costs less than to do nothing."""
-        for number in waiting:
-            key = keys[number]
-            if key is None or self._homes.setdefault(key, home) == home:
-                return number
-        return waiting[-1] if waiting else None
+    def _next(self, home: int) -> int:
+        """Where the first task for a process waits: one whose key is its own, or nobody's yet; else
+        the last one that waits for another, which costs less than to do nothing."""
+        for at, given in enumerate(self._waiting):
+            if given.key is None or self._homes.setdefault(given.key, home) == home:
+                return at
+        return len(self._waiting) - 1
 
 
 def _to(line: Connection, task: Task) -> None:

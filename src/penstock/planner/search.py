@@ -5,7 +5,7 @@ that it needs more memory than there is, or that it is not faster than the best 
 or than the slowest that would be shown. So what is left out cannot be among the answers.
 """
 
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -18,6 +18,7 @@ from penstock.planner.candidates import Candidates
 from penstock.planner.divisions import Kind
 from penstock.planner.processes import PlanProcesses
 from penstock.planner.simulations import (
+    Begun,
     CandidateOutcome,
     NoRoom,
     Refused,
@@ -40,6 +41,9 @@ ALIKE_AT_ONCE = 48
 one takes longer than simulating several with it."""
 LOOKED_AHEAD = 20_000
 """Candidates among which these are chosen."""
+UNDER_WAY = 1
+"""How many such choices are made before what came of the first is known: a process that is done has
+something to do while another is not. It does not depend on the number of processes either."""
 Told = Callable[[int, float | None], None]
 """How many have been simulated, and the best step so far."""
 
@@ -65,6 +69,11 @@ class SearchResult:
     """Candidates that could be better and were not simulated, because there were too many."""
     open_seconds: float = np.inf
     """The smallest bound of these."""
+
+    @property
+    def looked_at(self) -> int:
+        """How many were simulated, or took as long to rule out."""
+        return self.simulated + self.ruled_out // RULED_OUT_FOR_ONE
 
     @property
     def plans(self) -> list[Estimate]:
@@ -101,24 +110,34 @@ def search_plans(
 ) -> SearchResult:
     """The best plans of some kinds; without processes, everything is simulated here."""
     simulations = simulations or Simulations(PlanProcesses(candidates.problem))
-    found = SearchResult(candidates, wanted)
+    found, begun = SearchResult(candidates, wanted), deque[Begun]()
     left = np.flatnonzero(candidates.lacks == 0)
     while True:
         limits = found.limits[candidates.kind_of_group[candidates.group[left]]]
         left = left[candidates.seconds[left] < limits]  # limits only fall
         left = order_by_promise(candidates, left, found.longer)
-        room = most - found.simulated - found.ruled_out // RULED_OUT_FOR_ONE
-        count = min(SIMULATED_AT_ONCE, room)
-        if not len(left) or count <= 0:
+        room = most - found.looked_at - sum(len(each.numbers) for each in begun)
+        chosen = _chosen(candidates, left, room)
+        if len(chosen):
+            begun.append(_begin(found, left[chosen].tolist(), simulations))
+            left = np.delete(left, chosen)
+        if not begun:
             break
-        chosen = _first_of_kinds(candidates.kind_of_group[candidates.group[left]], count)
-        chosen = _with_alike(candidates.schedule[left[:LOOKED_AHEAD]], chosen, room)
-        _simulate(found, left[chosen].tolist(), simulations)
-        left = np.delete(left, chosen)
-        told(found.simulated, min((e.seconds for _, e in found.best.values()), default=None))
+        if len(begun) > UNDER_WAY or not len(chosen):
+            _keep_all(found, begun.popleft())
+            told(found.simulated, min((e.seconds for _, e in found.best.values()), default=None))
     found.open = len(left)
     found.open_seconds = float(candidates.seconds[left].min(initial=np.inf))
     return found
+
+
+def _chosen(candidates: Candidates, left: NDArray[np.int64], room: int) -> NDArray[np.int64]:
+    """Places of those that are simulated next, as far as there is room."""
+    if not len(left) or room <= 0:
+        return np.zeros(0, np.int64)
+    kinds = candidates.kind_of_group[candidates.group[left]]
+    chosen = _first_of_kinds(kinds, min(SIMULATED_AT_ONCE, room))
+    return _with_alike(candidates.schedule[left[:LOOKED_AHEAD]], chosen, room)
 
 
 def _first_of_kinds(kinds: NDArray[np.int64], count: int) -> NDArray[np.int64]:
@@ -141,12 +160,16 @@ def _with_alike(
     return np.sort(np.concatenate([chosen, more]))
 
 
-def _simulate(found: SearchResult, numbers: Sequence[int], simulations: Simulations) -> None:
-    """Simulate some candidates, and keep what comes out in the order of the search."""
+def _begin(found: SearchResult, numbers: Sequence[int], simulations: Simulations) -> Begun:
+    """Have some candidates simulated."""
     candidates = found.candidates
     limits = found.limits[candidates.kind_of_group[candidates.group[numbers]]]
-    outcomes = simulations.below(candidates, numbers, limits.tolist())
-    for number, outcome in zip(numbers, outcomes):
+    return simulations.begin(candidates, numbers, limits.tolist())
+
+
+def _keep_all(found: SearchResult, begun: Begun) -> None:
+    """Keep what comes out, in the order of the search."""
+    for number, outcome in zip(begun.numbers, begun.outcomes()):
         _keep(found, number, outcome)
 
 

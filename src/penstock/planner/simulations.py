@@ -176,15 +176,34 @@ class Explain:
 
 
 @dataclass(frozen=True)
+class Begun:
+    """Candidates that are being simulated."""
+
+    processes: PlanProcesses
+    numbers: tuple[int, ...]
+    members: list[list[int]]
+    """Places of those that each task is for."""
+    tickets: range
+
+    def outcomes(self) -> list[CandidateOutcome]:
+        """What came of each, once all are done."""
+        found: dict[int, CandidateOutcome] = {}
+        for number, outcomes in self.processes.results(self.tickets):
+            found.update(zip(self.members[number], outcomes))
+        return [found[at] for at in range(len(self.numbers))]
+
+
+@dataclass(frozen=True)
 class Simulations:
     """What is simulated by the processes of a search."""
 
     processes: PlanProcesses
 
-    def below(
+    def begin(
         self, candidates: Candidates, numbers: Sequence[int], limits: Sequence[float]
-    ) -> list[CandidateOutcome]:
-        """What came of each candidate, with the seconds that it has to stay below."""
+    ) -> "Begun":
+        """Simulate candidates, with the seconds that each has to stay below, while others are
+        chosen."""
         tasks: dict[int, list[int]] = {}
         for at, schedule in enumerate(candidates.schedule[numbers].tolist()):
             tasks.setdefault(schedule, []).append(at)
@@ -197,11 +216,8 @@ class Simulations:
         ]
         members = [*tasks.values()]
         each = [Simulate(tuple(chosen[at] for at in task)) for task in members]
-        found: list[CandidateOutcome] = [Slower(np.inf)] * len(chosen)
-        for number, outcomes in self.processes.run(each, [made_from[at] for at, *_ in members]):
-            for at, outcome in zip(members[number], outcomes):
-                found[at] = outcome
-        return found
+        tickets = self.processes.begin(each, [made_from[at] for at, *_ in members])
+        return Begun(self.processes, tuple(numbers), members, tickets)
 
     def estimates(self, layouts: Sequence[TrainingLayout]) -> list[Estimate]:
         """Those of layouts that can be made."""

@@ -18,6 +18,7 @@ lend each other attention, the mean over devices is certain, and what is not att
 """
 
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -54,7 +55,7 @@ class TimeBounds:
         have, division = self.columns.entries, self.columns.division
         if variant.offload == "none":
             return np.zeros(len(have.entries))
-        (moved,) = self.columns.by_slices(lambda piece: [piece.copied.sum(axis=1)])
+        (moved,) = self.columns.of_pieces(_copied)
         rate = self.columns.problem.cluster.gpu.host_rate
         return np.asarray((2 * division.microbatches * have.of_layers(moved) / rate).max(axis=1))
 
@@ -80,7 +81,7 @@ class TimeBounds:
         measured = self.columns.problem.cluster.gpu.measured  # lent by rates, not by a profile
         if measured or not self.columns.facts["lends"].any():
             return np.zeros((1, 1))
-        forward, backward = self.columns.by_slices(lambda piece: piece.attention)
+        forward, backward = self.columns.of_pieces(_attention)
         lendable = self.columns.entries.of_layers(times * forward + backward)
         all_work = times * self._computing("F", spread) + self._computing("B", spread)
         left = all_work - self.columns.division.microbatches * lendable
@@ -111,8 +112,8 @@ class TimeBounds:
         return self.known[key]
 
     def _computed(self, kind: str, spread: Flags) -> Floats:
-        (layer,) = self.columns.by_slices(lambda piece: [piece.computing[kind].of_layers])
-        others = self.columns.by_slices(lambda piece: piece.computing[kind].others)
+        (layer,) = self.columns.of_pieces(_OF_LAYERS[kind])
+        others = self.columns.of_pieces(_BESIDE_LAYERS[kind])
         return self._of_device(layer, others, spread)
 
     def _waiting(self, kind: str, spread: Flags) -> Floats:
@@ -149,23 +150,17 @@ class TimeBounds:
         """One slice, the first, through all stages in front of a device: until it arrives, or until
         it is back at the first stage when a device has done its last backward."""
         if kind not in self.known:
-            (layer,) = self.columns.by_slices(lambda piece: [piece.computing[kind].layer[:, 0]])
-            (message,) = self.columns.by_slices(lambda piece: [self._message(piece)])
+            (layer,) = self.columns.of_pieces(_FIRST_SLICES[kind])
+            (message,) = self.columns.of_pieces(_message)
             have = self.columns.entries
             self.known[kind] = have.of_before(layer) + have.place * message
         return self.known[kind]
-
-    def _message(self, piece: PieceTimes) -> float:
-        """The first slice from device to device, over the fastest link that these can have."""
-        sent = piece.cost.workload.least_message(piece.lengths[0]) * self.columns.division.rows
-        cluster = self.columns.problem.cluster
-        return min(GroupLinks(cluster, 2, near).message_seconds(float(sent)) for near in (1, 2))
 
     def _end(self, variant: PlanVariant) -> Floats:
         """The sum of a stage's gradients, and the update of all that a device owns."""
         columns = self.columns
         wide = wide_bytes(columns.problem.element_bytes)
-        elements = self._least_elements * columns.entries.stages
+        elements = columns.least_elements * columns.entries.stages
         rate = columns.pieces(1).cost.times.memory_rate
         updated = elements / columns.owners(variant) * 7 * wide / rate
         return np.asarray(updated + self._summed(variant.shard))
@@ -176,18 +171,48 @@ class TimeBounds:
         if copies == 1 or shard == "full":
             return np.zeros(len(columns.entries.entries))
         group = columns.pieces(1).cost.links.group(*COPY_AXES)
-        sent = (
-            self._least_elements * wide_bytes(columns.problem.element_bytes) * (copies - 1) / copies
-        )
-        sizes, which = np.unique(sent, return_inverse=True)
+        different, which = columns.different_least
+        wide = wide_bytes(columns.problem.element_bytes)
+        sent = (different * wide * (copies - 1) / copies).tolist()
         if shard == "none":
-            return np.array([group.sum_seconds(2 * each) for each in sizes.tolist()])[which]
-        return np.array([group.ring_seconds(each) for each in sizes.tolist()])[which]
+            return np.array([group.sum_seconds(2 * each) for each in sent])[which]
+        return np.array([group.ring_seconds(each) for each in sent])[which]
 
-    @property
-    def _least_elements(self) -> Floats:
-        """Parameters that a rank trains of the smallest stage."""
-        return self.columns.entries.of_smallest(self.columns.layer_elements)[:, 0]
+
+def _copied(piece: PieceTimes) -> tuple[Floats]:
+    """Bytes of a layer of each sort that copies move."""
+    return (piece.copied.sum(axis=1),)
+
+
+def _attention(piece: PieceTimes) -> tuple[Floats, Floats]:
+    return piece.attention
+
+
+def _of_layers(kind: str, piece: PieceTimes) -> tuple[Floats]:
+    """Seconds of all slices of a layer of each sort."""
+    return (piece.computing[kind].of_layers,)
+
+
+def _beside_layers(kind: str, piece: PieceTimes) -> tuple[float, float, float]:
+    return piece.computing[kind].others
+
+
+def _first_slice(kind: str, piece: PieceTimes) -> tuple[Floats]:
+    """Seconds of the first slice of a layer of each sort."""
+    return (piece.computing[kind].layer[:, 0],)
+
+
+_OF_LAYERS, _BESIDE_LAYERS, _FIRST_SLICES = (
+    {kind: partial(found, kind) for kind in "FIWB"}
+    for found in (_of_layers, _beside_layers, _first_slice)
+)
+
+
+def _message(piece: PieceTimes) -> tuple[float]:
+    """The first slice from device to device, over the fastest link that these can have."""
+    sent = piece.cost.workload.least_message(piece.lengths[0]) * piece.layout.rows
+    groups = (GroupLinks(piece.layout.cluster, 2, near) for near in (1, 2))
+    return (min(group.message_seconds(float(sent)) for group in groups),)
 
 
 def _passes(piece: PieceTimes) -> tuple[Floats, Floats]:

@@ -25,7 +25,8 @@ def flush_bubble(case: Case) -> Fraction:
 def live_peak(case: Case, live: PerDevice) -> tuple[Fraction, ...]:
     """Peaks of devices with `live` units in flight, as far as there are that many."""
     units = case.v * case.k
-    return tuple(Fraction(min(live(r), case.m * units), units) * case.act for r in range(case.p))
+    each = case.act / units
+    return tuple(min(live(r), case.m * units) * each for r in range(case.p))
 
 
 def split_peak(case: Case, *, live: PerDevice, delay: PerDevice) -> tuple[Fraction, ...]:
