@@ -4,8 +4,6 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from penstock.errors import PenstockError
 from penstock.estimate.host_room import room_on_host
 from penstock.estimate.layout import TrainingLayout
