@@ -25,7 +25,7 @@ ORDER_ALONE = (
     *("crossings", "crossed links", "transfer links", "joined edges", "edges without data"),
     *("collectives of edges", "weight homes", "ends by home", "ends by home, away too"),
     *("home column", "rows of pairs", "rows of loans", "rows of after", "rows of collected parts"),
-    *("collectives", "unit ends"),
+    *("collectives", "unit ends", "slots for running"),
 )
 """What is derived from the order of ops, whatever they weigh: the proof, who waits for whom, what
 moves between devices, what runs together, which ops are of one sort, where weights live."""

@@ -3,7 +3,7 @@
 Sums of whole numbers are exact and fast, and a tick that would be too fine for them is refused.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from math import lcm
 from typing import Any, NamedTuple
@@ -25,12 +25,14 @@ class Scaled(NamedTuple):
     tick: Fraction
 
 
-def whole(values: list[Fraction]) -> tuple[Ticks, int]:
-    """Fractions as whole numbers, and the common denominator they were multiplied by."""
-    scale = lcm(*(value.denominator for value in values))
-    numbers = [int(value * scale) for value in values]
-    refuse_overflow(max(numbers, default=0))
-    return np.array(numbers, np.int64), scale
+def whole(values: Sequence[Fraction]) -> tuple[Ticks, int]:
+    """Fractions as whole numbers, and the common denominator they were multiplied by. Many are one
+    and the same, which is known by its place in memory: fractions are slow to compare."""
+    different = {id(value): value for value in values}
+    scale = lcm(*(value.denominator for value in different.values()))
+    numbers = {at: int(value * scale) for at, value in different.items()}
+    refuse_overflow(max(numbers.values(), default=0))
+    return np.array([numbers[id(value)] for value in values], np.int64), scale
 
 
 class Shares(NamedTuple):
@@ -55,19 +57,25 @@ class Shares(NamedTuple):
 
 def shares_of(shape: Shape) -> Shares:
     """The shares of a shape, exact; a vocabulary shard has a full one."""
-    of_stages = [shape.share_of_stage(s) for s in range(shape.stages)]
-    stage, stage_scale = whole([*of_stages, *[Fraction(1)] * shape.shards])
+    even = (Fraction(shape.devices, shape.stages),) * shape.stages
+    of_shards = (Fraction(1),) * shape.shards
+    stage, stage_scale = whole((shape.stage_share or even) + of_shards)
+    unit, unit_scale = unit_shares(shape)
+    return Shares(stage, unit, stage_scale, unit_scale)
+
+
+def unit_shares(shape: Shape) -> tuple[Ticks, int]:
+    """Those of slices alone."""
     if shape.slice_share:
-        unit, unit_scale = _of_slices(shape.slice_share)
-        return Shares(stage, unit, stage_scale, unit_scale)
+        return _of_slices(shape.slice_share)
     counts = np.array(shape.slices, np.int64)
-    unit_scale = lcm(*set(shape.slices))
-    return Shares(stage, np.repeat(unit_scale // counts, counts), stage_scale, unit_scale)
+    scale = lcm(*set(shape.slices))
+    return np.repeat(scale // counts, counts), scale
 
 
 def _of_slices(microbatches: tuple[tuple[Fraction, ...], ...]) -> tuple[Ticks, int]:
     """Shares of all slices as whole numbers. Most microbatches are cut alike and have one tuple of
-    shares, which is known by its place in memory: fractions are slow to compare."""
+    shares."""
     each = {id(shares): shares for shares in microbatches}
     numbers, scale = whole([share for shares in each.values() for share in shares])
     ends = np.cumsum([*map(len, each.values())])[:-1]

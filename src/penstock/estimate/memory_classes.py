@@ -60,14 +60,15 @@ def device_memories(
     whole = max(map(max, cost.workload.lengths))
     slot = layout.rows * max(cost.workload.boundaries(whole), default=0)
     last = weight_homes(step.schedule)[step.schedule.shape.stages - 1]
-    found, proven = [], _proven(step, changes)
+    found, proven, slots = [], _proven(step, changes), step.slots
+    communication = _communication(layout, step)
     for device, footprint in enumerate(held):
         level = dict.fromkeys(SIZES, 0) | {size: each[device] for size, each in levels.items()}
         _take_place(level)
         level["act"] += max(0, proven[device] - sum(level.values()))
-        received = step.slots[device] * slot + level[GIVEN]
+        received = slots[device] * slot + level[GIVEN]
         memory = _memory(layout, footprint, level, received, cost, device in last)
-        messages = memory.communication_buffers + _communication(layout, step, device)
+        messages = memory.communication_buffers + communication[device]
         found.append(memory._replace(communication_buffers=messages))
     return tuple(found)
 
@@ -125,12 +126,13 @@ def _kept(level: dict[str, int]) -> int:
     return sum(level[size] for size in (*ACTIVATIONS, *KEYS))
 
 
-def _communication(layout: TrainingLayout, step: StepSchedule, device: int) -> int:
-    """Bytes of communicators: those of a pipeline, and one for each axis of a cell; ranks on the
-    host have none."""
+def _communication(layout: TrainingLayout, step: StepSchedule) -> list[int]:
+    """Bytes of communicators of each device: those of a pipeline, and one for each axis of a cell;
+    ranks on the host have none."""
     measured = layout.cluster.gpu.measured
+    counts = step.communicators(replicas=layout.mesh.replicas > 1)
     if measured is not None and measured.on_host:
-        return 0
+        return [0 for _ in counts]
     cell = layout.mesh.cell
     axes = sum(size > 1 for size in (cell.tensor, cell.ulysses, cell.ring))
-    return communication_bytes(step.communicators[layout.mesh.replicas > 1][device] + axes)
+    return [communication_bytes(count + axes) for count in counts]

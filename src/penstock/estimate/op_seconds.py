@@ -106,12 +106,18 @@ class SecondsOfOps(LayoutBytes):
         known, copies = self._common._copies_known, self.copies
         key = (kind, copies.count, copies.shard)
         if key not in known:
-            likes = [*map(copies.like, range(schedule.shape.homes))]
-            each = {like: copies.sent(kind, like) for like in dict.fromkeys(likes)}
-            sent = np.array([*each.values()], np.float64).T
-            seconds = dict(zip(each, self.copies_seconds(schedule, *sent).tolist()))
-            known[key] = np.array([*map(seconds.__getitem__, likes)])
+            different, which = self._common._like_homes
+            sent = [[*map(float, copies.sent(kind, home))] for home in different]
+            known[key] = self.copies_seconds(schedule, *np.array(sent).T)[which]
         return known[key]
+
+    @cached_property
+    def _like_homes(self) -> tuple[list[int], NDArray[np.int64]]:
+        """Stages and shards that differ in what they send to copies, and of each one which of these
+        it is like."""
+        likes = [*map(self.copies.like, range(self.update.shape.homes))]
+        different, which = np.unique(likes, return_inverse=True)
+        return different.tolist(), which
 
     @cached_property
     def _copies_known(self) -> dict[tuple[str, int, str], RowSeconds]:

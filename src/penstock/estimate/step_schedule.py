@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from penstock.arch.config import ModelConfig
 from penstock.arch.dealing import deal_sizes
 from penstock.check import require
+from penstock.core.program import Channel
 from penstock.core.schedule import Schedule
 from penstock.errors import ShapeError
 from penstock.estimate.layout import WITHOUT_ATTENTION, TrainingLayout
@@ -43,14 +44,21 @@ class StepSchedule:
     schedule: Schedule
     lengths: tuple[int, ...]
     """Tokens of the slices of a sequence."""
-    slots: tuple[int, ...]
-    """Receive slots of each device."""
-    communicators: tuple[tuple[int, ...], tuple[int, ...]]
-    """How many each device takes part in, alone and with other replicas; those of a cell apart."""
     gathered: tuple[Gathered, ...] = ()
     """Who uses the buffers of each device, where weights are gathered."""
     unequal: tuple[tuple[int, ...], ...] = ()
     """Tokens of the slices of each microbatch, where these are unequally long."""
+
+    @property
+    def slots(self) -> tuple[int, ...]:
+        """Receive slots of each device."""
+        return tuple(received_slots(_channel_slots(self.schedule), self.schedule.shape.devices))
+
+    def communicators(self, *, replicas: bool) -> tuple[int, ...]:
+        """How many each device takes part in, alone or with other replicas; those of a cell
+        apart."""
+        channels = _channel_slots(self.schedule)
+        return communicator_counts(self.schedule, channels, 1 + replicas)
 
     @property
     def microbatches(self) -> tuple[tuple[int, ...], ...]:
@@ -226,10 +234,12 @@ def _shares(lengths: Sequence[Sequence[int]]) -> tuple[tuple[Fraction, ...], ...
 def _whole_step(schedule: Schedule, *, reduced: bool, full: bool) -> StepSchedule:
     """The step of a schedule, and what its devices need."""
     proven, gathered = _proven(schedule, reduced=reduced, full=full)
-    slots = slots_for_running(proven)
-    joined = tuple(communicator_counts(proven, slots, replicas) for replicas in (1, 2))
-    received = tuple(received_slots(slots, proven.shape.devices))
-    return StepSchedule(proven, (), received, (joined[0], joined[1]), gathered)
+    return StepSchedule(proven, (), gathered)
+
+
+def _channel_slots(schedule: Schedule) -> dict[Channel, int]:
+    """Receive slots of each channel: what memory needs, and times do not."""
+    return schedule.derive("slots for running", slots_for_running)
 
 
 def _proven(

@@ -72,12 +72,20 @@ class SharedPieces:
 
     def entries(self, division: Division) -> Entries:
         """The schedules of a division."""
-        cut = slices_of(self.problem, division.mesh.sequence)
-        key = (division.pipeline, division.microbatches, cut)
+        key = self.entries_key(division)
         if key not in self.known:
             self.known[key] = entries_of(self.problem, *key)
         found: Entries = self.known[key]
         return found
+
+    def keep_entries(self, division: Division, entries: Entries) -> None:
+        """The same, where another process has listed them."""
+        self.known.setdefault(self.entries_key(division), entries)
+
+    def entries_key(self, division: Division) -> tuple[int, int, tuple[int, ...]]:
+        """What divisions have in common that may run the same schedules."""
+        cut = slices_of(self.problem, division.mesh.sequence)
+        return division.pipeline, division.microbatches, cut
 
     def of(self, division: Division) -> CellPieces:
         """One of its microbatches, cut into so many slices."""

@@ -14,6 +14,7 @@ from penstock.estimate.layout import Recompute, TrainingLayout
 from penstock.planner.bounding import BoundColumns, BoundDivisions, SharedPieces, cell_of
 from penstock.planner.divisions import Division, Kind, divisions
 from penstock.planner.entries import Entries, ScheduleEntry
+from penstock.planner.known_entries import share_entries
 from penstock.planner.problem import PlanProblem
 from penstock.planner.processes import PlanProcesses
 from penstock.planner.variants import PlanVariant
@@ -117,6 +118,7 @@ def all_candidates(
     """Bound everything that the problem allows; without processes, here."""
     processes = processes or PlanProcesses(problem)
     every = [*divisions(problem)]
+    share_entries(every, processes)
     order = sorted(range(len(every)), key=lambda at: cell_of(every[at]))
     cells = [[*each] for _, each in groupby(order, key=lambda at: cell_of(every[at]))]
     bounds: dict[int, list[BoundColumns]] = {}

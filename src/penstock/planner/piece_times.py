@@ -169,8 +169,7 @@ class PieceTimes:
     def _cost_of(self, small: Schedule) -> LayoutCost:
         """What a cost model has found for one schedule it keeps, so there is one for each."""
         layout = replace(self.layout, model=self._sorts.small, layers=())
-        nothing = ((0,), (0,))
-        return layout_cost(layout, StepSchedule(small, self.lengths, (0,), nothing))
+        return layout_cost(layout, StepSchedule(small, self.lengths))
 
 
 @lru_cache(maxsize=256)

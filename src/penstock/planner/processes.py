@@ -2,8 +2,8 @@
 
 A process keeps what it has worked out: pieces of the problem, and schedules. Whoever gives tasks
 may say which of them have something in common, so that a schedule is made in one process alone.
-What comes out does not depend on their number. They are started before anything is bounded, because
-each has to load the compiler.
+What comes out does not depend on their number. Records of schedules are looked at before they are
+started, so that they have these, and the compiler, from the beginning.
 """
 
 import os
@@ -21,6 +21,7 @@ from penstock.core.kernel import compile_small_work
 from penstock.errors import RunError
 from penstock.planner.bounding import SharedPieces
 from penstock.planner.problem import PlanProblem
+from penstock.planner.records import all_work
 
 
 class Task(Protocol):
@@ -59,6 +60,8 @@ class PlanProcesses:
         self._homes: dict[Hashable, int] = {}
         """Which of them has what tasks of a key have in common."""
         if count > 1:
+            with compile_small_work():
+                all_work()
             context = get_context("fork")
             for _ in range(count):
                 here, there = context.Pipe()
@@ -111,6 +114,14 @@ class PlanProcesses:
                 yield tickets.index(ticket), self._done.pop(ticket)
             if left:
                 self._go_on()
+
+    def tell(self, task: Task) -> None:
+        """Have every process do the same, and this one; none has anything else to do."""
+        for line in self._lines:
+            _to(line, task)
+        task.run(self.pieces)
+        for line in self._lines:
+            _from(line)
 
     def _go_on(self) -> None:
         """Wait until some task is done, or do the next one here."""

@@ -4,6 +4,7 @@ A record is asked for a small request, which shows the kinds of its ops and wher
 How many microbatches a device holds at most is what its record claims, where a claim is exact.
 """
 
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
@@ -43,6 +44,16 @@ class RecordWork:
     def shards(self) -> bool:
         """Whether all devices have a part of the vocabulary."""
         return bool(self.kinds & SHARD_KINDS)
+
+
+    def __reduce__(self) -> tuple[Callable[[str], "RecordWork"], tuple[str]]:
+        """Another process has the same records, whose formulas cannot be sent."""
+        return work_of, (self.spec.name,)
+
+
+def work_of(name: str) -> RecordWork:
+    """What the schedules of a record do, by its name."""
+    return next(work for work in all_work() if work.spec.name == name)
 
 
 @lru_cache(maxsize=1)

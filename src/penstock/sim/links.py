@@ -20,7 +20,7 @@ from penstock.core.scoreboard import Wires
 from penstock.core.table import Ints, Ticks
 from penstock.core.transfers import joined_edges, moves_of
 from penstock.cost.model import Cost, Link
-from penstock.cost.shares import Scaled, refuse_overflow, shares_of
+from penstock.cost.shares import Scaled, refuse_overflow, unit_shares
 
 
 class Links(NamedTuple):
@@ -119,9 +119,11 @@ def _collective_of_edges(schedule: Schedule) -> tuple[NDArray[np.int64], ...]:
     edge: edges of one have reader and buffer in common."""
     graph, edges = graph_of(schedule), schedule.derive("joined edges", joined_edges)
     keys = graph.reader[edges].astype(np.int64) * len(NAMES) + graph.buffer[edges]
-    of_edge, order = np.unique(keys, return_inverse=True)[1], np.argsort(keys, kind="stable")
-    start = np.flatnonzero(np.diff(keys[order], prepend=-1))
-    return order, start, of_edge
+    order = np.argsort(keys, kind="stable")
+    begins = np.diff(keys[order], prepend=-1) != 0
+    of_edge = np.empty(len(keys), np.int64)
+    of_edge[order] = np.cumsum(begins) - 1
+    return order, np.flatnonzero(begins), of_edge
 
 
 def wires(schedule: Schedule, links: Links, tick: Fraction) -> Wires | None:
@@ -150,6 +152,9 @@ def _occupied(
     """Ticks for which each of some transfers, between a pair of devices, occupies its link."""
     parts, scale = moved
     factors = [link.per_byte / (scale * tick) for link in links.different]
+    if parts.max(initial=0) * max(factors) < _EXACT:
+        each = np.array([*map(float, factors)])
+        return np.asarray(np.rint(parts * each[links.number[pair]]), np.int64)
     if all(factor.denominator == 1 for factor in factors):
         whole = [factor.numerator for factor in factors]
         refuse_overflow(int(parts.max(initial=0)) * max(whole) * len(parts))
@@ -191,6 +196,8 @@ def finest(schedule: Schedule, links: Links, scaled: Scaled) -> int:
     return fine
 
 
+_EXACT = 2**53
+"""Whole numbers below this are exact as floats, and so are their products."""
 _ROOM = 2**56
 """Ticks that a step may have when its tick is made finer for the sake of its links."""
 
@@ -240,8 +247,8 @@ def bytes_of(schedule: Schedule, columns: Columns) -> tuple[Ticks, int]:
         elif len(here):
             rows = reader if crosses == "reader" else writer
             boundary[here] = stage_column(schedule)[rows[here]]
-    shares = schedule.derive("shares of slices", lambda each: shares_of(each.shape))
-    return bytes_at[boundary] * shares.unit[schedule.unit[reader]], shares.unit_scale
+    shares, scale = schedule.derive("shares of slices", lambda each: unit_shares(each.shape))
+    return bytes_at[boundary] * shares[schedule.unit[reader]], scale
 
 
 _CROSSING = {
