@@ -62,7 +62,8 @@ def _is_as_alone(step: StepSchedule, alone: Schedule, full: bool) -> None:
     assert step.schedule.shape.slice_share == alone.shape.slice_share
     program = lower_for_running(alone)
     assert step.slots == tuple(slot_counts(program))
-    assert step.communicators == (communicators(program), communicators(program, 2))
+    assert step.communicators(replicas=False) == communicators(program)
+    assert step.communicators(replicas=True) == communicators(program, 2)
     turns = [rotation_of(alone, device) for device in range(alone.shape.devices)] if full else []
     users = (Gathered(each.users("weight"), each.users("dw")) for each in turns)
     assert [*map(_unordered, step.gathered)] == [*map(_unordered, users)]

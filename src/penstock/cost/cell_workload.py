@@ -170,7 +170,8 @@ class CellWorkload(Workload):
     def _bytes_per_token(self, shape: Shape, size: str) -> Counts:
         """On average over the longest unit, rounded up: what a copy to the host is charged for."""
         at = int(self.tokens.argmax())
-        layers = self._of_layers(lambda each: each._layer[size])[:, at]
+        own = (np.array(each.layers, np.int64) * each._layer[size][at] for each in self.of_kinds)
+        layers = np.asarray(sum(own), np.int64)
         return np.asarray(-(-layers // max(int(self.tokens[at]), 1)), np.int64)
 
     def _of_layers(self, found: Callable[["CellWorkload"], Counts]) -> Counts:

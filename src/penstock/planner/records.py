@@ -45,7 +45,6 @@ class RecordWork:
         """Whether all devices have a part of the vocabulary."""
         return bool(self.kinds & SHARD_KINDS)
 
-
     def __reduce__(self) -> tuple[Callable[[str], "RecordWork"], tuple[str]]:
         """Another process has the same records, whose formulas cannot be sent."""
         return work_of, (self.spec.name,)

@@ -16,7 +16,7 @@ from penstock.core.named_rows import loan_rows
 from penstock.core.schedule import Loan, Schedule
 from penstock.core.table import Ticks
 from penstock.cost.exchange import Exchange
-from penstock.cost.model import Cost
+from penstock.cost.model import Cost, Link
 from penstock.cost.shares import Scaled, finer
 
 
@@ -44,11 +44,13 @@ def with_exchanges(schedule: Schedule, cost: Cost, length: Ticks, tick: Fraction
     """
     if not schedule.loans:
         return length
-    shape, ends = schedule.shape, _ends(schedule)
+    shape, ends = schedule.shape, _ends(schedule).tolist()
     moved = [cost.exchange(loan, shape) for loan in schedule.loans]
-    between = (ends[:, 0] * shape.devices + ends[:, 1]).tolist()
-    different, number = _different([*zip(map(id, moved), between)])
-    times = [_exchange_time(cost, moved[at], *ends[at].tolist()) for at in different]
+    links = {(a, b): (cost.link(a, b), cost.link(b, a)) for a, b in {*map(tuple, ends)}}
+    ways = [links[heavy, light] for heavy, light in ends]
+    keys = ((id(each), id(out), id(home)) for each, (out, home) in zip(moved, ways))
+    different, number = _different([*keys])
+    times = [_exchange_time(moved[at], *ways[at]) for at in different]
     travel = np.array([round(time / tick) for time in times], np.int64)[number]
     groups = groups_of(schedule)
     longest = np.zeros(len(groups.start), np.int64)
@@ -61,13 +63,13 @@ def with_exchanges(schedule: Schedule, cost: Cost, length: Ticks, tick: Fraction
 def exchange_time(schedule: Schedule, cost: Cost, loan: Loan) -> Fraction:
     """How long a loan is on its way, there and back."""
     number = schedule.loans.index(loan)
+    heavy, light = _ends(schedule)[number].tolist()
     moved = cost.exchange(loan, schedule.shape)
-    return _exchange_time(cost, moved, *_ends(schedule)[number].tolist())
+    return _exchange_time(moved, cost.link(heavy, light), cost.link(light, heavy))
 
 
-def _exchange_time(cost: Cost, moved: Exchange, heavy: int, light: int) -> Fraction:
-    """The same between two devices."""
-    out, home = cost.link(heavy, light), cost.link(light, heavy)
+def _exchange_time(moved: Exchange, out: Link, home: Link) -> Fraction:
+    """The same over the links from the heavy device and back to it."""
     return out.latency + moved.there * out.per_byte + home.latency + moved.back * home.per_byte
 
 

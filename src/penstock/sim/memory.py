@@ -88,8 +88,9 @@ def levels_at_peaks(schedule: Schedule, found: SizeChanges, done: Run) -> dict[s
     for order, rows in change_orders(schedule, start, end, (done.start, done.end)):
         whole = np.cumsum(_beside(start, end, rows).ravel()[order])
         past = order[: int(whole.argmax()) + 1] if len(whole) else order
-        for size, each in changes.items():
-            level = int(_beside(*each, rows).ravel()[past].sum())
+        started, ended = (rows[past[past % 2 == side] // 2] for side in (0, 1))
+        for size, (at_start, at_end) in changes.items():
+            level = int(at_start[started].sum() + at_end[ended].sum())
             levels[size].append(int(level * grain))
     return levels
 
