@@ -1,6 +1,7 @@
 """What comes out of a search does not depend on the number of its processes."""
 
 import os
+import pickle
 import time
 from dataclasses import dataclass
 
@@ -11,8 +12,11 @@ from penstock.planner.advice import advise
 from penstock.planner.answer import plans_record
 from penstock.planner.bounding import SharedPieces
 from penstock.planner.candidates import all_candidates
+from penstock.planner.divisions import Division, divisions
+from penstock.planner.known_entries import share_entries
 from penstock.planner.problem import problem_from
 from penstock.planner.processes import PlanProcesses
+from penstock.planner.records import all_work
 from penstock.planner.search import search_plans
 from penstock.planner.simulations import Simulations
 from planner.problems import row
@@ -84,3 +88,40 @@ def test_a_process_that_is_ended_is_an_error_and_no_wait() -> None:
         with pytest.raises(RunError, match="ended by the system") as caught:
             [*processes.run([Die(), Divide(1)])]
         assert caught.value.hint
+
+
+def test_tasks_that_are_given_later_are_done_while_the_first_are() -> None:
+    """Both are given before anybody asks what came of the first; answers may be asked for in any
+    order."""
+    with PlanProcesses(problem_from(FEW), 2) as processes:
+        first = processes.begin([Divide(2), Divide(4)])
+        later = processes.begin([Divide(5), Divide(8)])
+        assert dict(processes.results(later)) == {0: 0.2, 1: 0.125}
+        assert dict(processes.results(first)) == {0: 0.5, 1: 0.25}
+
+
+@dataclass(frozen=True)
+class CountKnown:
+    """How many lists of schedules a process knows."""
+
+    divisions: tuple[Division, ...]
+
+    def run(self, pieces: SharedPieces) -> int:
+        return sum(pieces.entries_key(each) in pieces.known for each in self.divisions)
+
+
+def test_schedules_that_one_process_lists_are_known_to_all() -> None:
+    problem = problem_from(FEW)
+    every = tuple(divisions(problem))
+    with PlanProcesses(problem, 2) as processes:
+        share_entries(every, processes)
+        counts = [found for _, found in processes.run([CountKnown(every)] * 8)]
+    assert counts == [len(every)] * 8
+    assert every
+    assert CountKnown(every).run(processes.pieces) == len(every)
+
+
+def test_what_a_record_does_can_be_sent_to_another_process() -> None:
+    every = all_work()
+    assert every
+    assert all(pickle.loads(pickle.dumps(work)) is work for work in every)
