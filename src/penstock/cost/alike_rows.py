@@ -4,6 +4,7 @@ A step has thousands of ops and few that differ: microbatches are cut alike. So 
 looks at one of each sort, and hands on what it found to all the others.
 """
 
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from itertools import chain
 from typing import NamedTuple
@@ -54,6 +55,11 @@ def _sorted_out(schedule: Schedule, units: NDArray[np.int64]) -> AlikeRows:
     return AlikeRows(rows, kind, stage, alike[rows], number[key], units)
 
 
+Places = Sequence[tuple[int, int]]
+"""A microbatch and a slice of each."""
+Slices = tuple[int, ...]
+
+
 class AlikeUnits(NamedTuple):
     """Slices of microbatches that differ."""
 
@@ -63,12 +69,15 @@ class AlikeUnits(NamedTuple):
     """Of each that differs a microbatch and a slice that it stands at."""
     lengths: tuple[tuple[int, ...], ...]
     """Of each that differs the slices up to it."""
+    first: tuple[int, ...]
+    """A unit of each that differs, and the last number, which stands for none."""
 
-    @property
-    def first(self) -> list[int]:
-        """A unit of each that differs, and the last number, which stands for none."""
-        found: list[int] = np.unique(self.numbers, return_index=True)[1].tolist()
-        return found
+    @classmethod
+    def of(cls, numbers: Sequence[int], places: Places, lengths: Iterable[Slices]) -> "AlikeUnits":
+        """With the first unit of each number."""
+        every = np.array(numbers, np.int64)
+        first = np.unique(every, return_index=True)[1].tolist()
+        return cls(every, tuple(places), tuple(lengths), tuple(first))
 
 
 @lru_cache(maxsize=256)
@@ -83,11 +92,11 @@ def alike_units(microbatches: tuple[tuple[int, ...], ...]) -> AlikeUnits:
             places += [(number, end - 1) for end in ends if lengths[:end] not in known]
             of_lengths[lengths] = [known.setdefault(lengths[:end], len(known)) for end in ends]
     each = chain(*(of_lengths[lengths] for lengths in microbatches))
-    return AlikeUnits(np.array([*each, len(known)], np.int64), tuple(places), tuple(known))
+    return AlikeUnits.of([*each, len(known)], places, known)
 
 
 def single_units(microbatches: tuple[tuple[int, ...], ...]) -> AlikeUnits:
     """All slices, where each of them is different."""
     places = [(at, end) for at, lengths in enumerate(microbatches) for end in range(len(lengths))]
-    lengths = tuple(microbatches[at][: end + 1] for at, end in places)
-    return AlikeUnits(np.arange(len(places) + 1), tuple(places), lengths)
+    lengths = (microbatches[at][: end + 1] for at, end in places)
+    return AlikeUnits.of(range(len(places) + 1), places, lengths)

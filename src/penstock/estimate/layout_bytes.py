@@ -73,6 +73,7 @@ class LayoutBytes(CellCost):
 
     def _pair_bytes(self, work: Workload) -> NDArray[np.int64]:
         """Bytes of the pairs of each unit in attention of one layer of a kind."""
-        heads, units = self.workload.attended.heads * self.probabilities, self.units_of(work)
+        heads = self.workload.attended.heads * self.probabilities
+        units = self.units if work is self.workload else self.units_of(work)
         each = np.array([int(unit.square) // self.rows * heads for unit in units], np.int64)
         return each[self.unit_of]
