@@ -27,7 +27,8 @@ def layers_computed_again(step: StepSchedule, layers: Sequence[int]) -> dict[int
     tokens = np.array([count for slices in every for count in slices], np.int64)
     places = np.stack([schedule.table.stage[rows], schedule.unit[rows]])
     stage, unit = np.unique(places, axis=1)  # devices of a gang share an op
-    again = np.bincount(unit, np.array(layers, np.int64)[stage] * tokens[unit], len(tokens))
+    again = np.zeros(len(tokens), np.int64)
+    np.add.at(again, unit, np.array(layers, np.int64)[stage] * tokens[unit])
     found: Counter[int] = Counter()
     for slices, own in zip(every, _by_microbatch(again, every)):
         found[sum(slices)] += own
@@ -35,7 +36,7 @@ def layers_computed_again(step: StepSchedule, layers: Sequence[int]) -> dict[int
     return {length: Fraction(found[length], length * counts[length]) for length in counts}
 
 
-def _by_microbatch(each: NDArray[np.float64], every: Sequence[Sequence[int]]) -> list[int]:
+def _by_microbatch(each: NDArray[np.int64], every: Sequence[Sequence[int]]) -> list[int]:
     """The sums of what the slices of each microbatch have."""
     starts = [*accumulate(map(len, every[:-1]), initial=0)]
     return [int(own) for own in np.add.reduceat(each, starts)]
