@@ -35,6 +35,9 @@ KernelShares = Mapping[str, float]
 """Of the kernels of a layer, by name, what a place has."""
 
 
+NOTHING = LayerSeconds(0.0, 0.0, 0.0)
+
+
 class LayersOfStages(NamedTuple):
     """The layers of one sort."""
 
@@ -56,7 +59,7 @@ class CutLayer(NamedTuple):
     def of(cls, times: LayerTimes, unit: UnitTokens, to_attention: str) -> "CutLayer":
         """What a slice takes at each place; ops of whole stages have none."""
         if not unit.whole:
-            return cls(*[LayerSeconds(0.0, 0.0, 0.0)] * 3)
+            return cls(*[NOTHING] * 3)
         projection = {
             f"{PRODUCT}{number}": 1.0
             for number, in_front in enumerate(_in_front(times.part))
@@ -88,7 +91,7 @@ def cut_seconds(
     found += np.outer(attention, prepared)
     if kind != "R" or work.to_attention == HEADS:  # else the output of attention was kept
         for counts, units in sorts:
-            attended = LayerColumns.of(times.attended_seconds(unit) for unit in units)
+            attended = LayerColumns.of(_attended(times, unit) for unit in units)
             found += np.outer(counts, attended.of_kind(kind))
     there, back = np.where(messages > 0, KERNEL_START + 2 * messages / times.memory_rate, 0.0)
     if kind in FORWARD_KINDS:
@@ -96,6 +99,11 @@ def cut_seconds(
     if kind in BACKWARD_KINDS:
         found += np.outer(work.has_rest, back) + np.outer(attention, there)
     return found
+
+
+def _attended(times: LayerTimes, unit: UnitTokens) -> LayerSeconds:
+    """What attention of a slice takes; ops of whole stages have none."""
+    return times.attended_seconds(unit) if unit.whole else NOTHING
 
 
 def _in_front(part: ModelConfig) -> Iterator[bool]:

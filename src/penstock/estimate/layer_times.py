@@ -96,9 +96,7 @@ class LayerTimes:
         return found
 
     def attended_seconds(self, unit: UnitTokens) -> LayerSeconds:
-        """The part of a layer's seconds that is attention; ops of whole stages have none."""
-        if not unit.whole:
-            return LayerSeconds(0.0, 0.0, 0.0)
+        """The part of a layer's seconds that is attention."""
         return LayerSeconds(*self.attention_seconds(unit), 0.0)
 
     @property

@@ -124,8 +124,12 @@ class PieceTimes:
     @cached_property
     def copied(self) -> Floats:
         """What copies to the host are charged for of them: not the pairs of attention that is not
-        fused, nor what norms of other systems keep."""
-        moved = self.cost.workload.bytes(self._small(SPLIT), "act") * self.layout.rows
+        fused, nor what norms of other systems keep; but keys and values that no other slice
+        needs."""
+        work, small = self.cost.workload, self._small(SPLIT)
+        moved = work.bytes(small, "act") * self.layout.rows
+        if len(self.lengths) == 1:
+            moved += work.bytes(small, "kv") * self.layout.rows
         return self._layer(np.asarray(moved, np.float64))
 
     @cached_property
