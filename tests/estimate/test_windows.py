@@ -12,7 +12,7 @@ from penstock.estimate.layer_seconds import UnitTokens
 from penstock.estimate.layer_sorts import layer_sorts
 from penstock.estimate.layer_times import LayerTimes
 from penstock.estimate.layout_cost import LayoutCost
-from penstock.estimate.price import layout_cost
+from penstock.estimate.price import estimate, layout_cost
 from penstock.estimate.request import layout_from
 from penstock.estimate.step_schedule import step_schedule
 
@@ -96,3 +96,29 @@ def test_layers_of_other_windows_are_of_another_sort() -> None:
     assert sorts.counts(range(26)) == (22, 4)
     assert [sorts.small.has_window(layer) for layer in sorts.shown_by] == [True, False]
     assert layer_sorts(MODELS["mistral-7b-v0.1"]).alike
+
+
+def test_attention_that_is_not_fused_computes_and_keeps_what_a_window_hides() -> None:
+    """Products and probabilities are of all pairs, as without a window."""
+    given = {"attention": "unfused", "cluster": "h100:4", "mesh": "pipeline=4", "tokens": 16384}
+    given |= {"batch_tokens": 65536}
+    with_window, without = (
+        _of_stages("B", **given, model=name) for name in ("mistral-7b-v0.1", "mistral-7b-v0.3")
+    )
+    assert with_window[1][1] == pytest.approx(without[1][1], rel=1e-9)
+    kept = [
+        estimate(layout_from(_row(**given, model=name))).memory[1].activations
+        for name in ("mistral-7b-v0.1", "mistral-7b-v0.3")
+    ]
+    assert kept[0] == kept[1]
+
+
+def test_scores_with_a_bound_are_computed_in_the_triangles_of_a_window() -> None:
+    """8,192 queries that see 4,096 keys are three triangles of that size, of four without it."""
+    sizes = {"cluster": "h100:21", "mesh": "pipeline=21", "batch_tokens": 21 * TOKENS}
+    cost, _ = _of_stages("F", model="gemma2-9b", **sizes)
+    full, near = (
+        own.times(cost.times).attention_seconds(cost.units_of(own.workload)[0]).forward
+        for own in cost.kinds_of_layers
+    )
+    assert near == pytest.approx(3 / 4 * full, rel=1e-9)
