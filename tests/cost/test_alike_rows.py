@@ -80,4 +80,4 @@ def test_sorts_are_found_anew_for_other_units() -> None:
     assert len(few.first) < len(more.first) < len(every.first)
     assert alike_units(other).places == ((0, 0), (0, 1), (1, 0), (1, 1))
     assert alike_units(other).lengths == ((64,), (64, 32), (48,), (48, 48))
-    assert alike_units(other).first == [0, 1, 2, 3, 8]
+    assert alike_units(other).first == (0, 1, 2, 3, 8)

@@ -114,7 +114,7 @@ def test_an_offload_copies_its_share_of_the_activation() -> None:
     schedule = offloaded()
     hardware = Hardware(TERA, TERA, TERA, TERA, host=10**11, link=TERA)
     cost = TransformerCost.of(schedule.shape, TINY, hardware, [30])
-    activation = 30 * (4 * TINY.saved_bytes + 64 * 2)
+    activation = 30 * (4 * (TINY.saved_bytes + TINY.kv_bytes) + 64 * 2)
     ticks = cost.durations(schedule).ticks
     for kind in "OL":
         assert ticks[schedule.table.row_of(Op(kind, 0, 0))] == activation // 2 * 10

@@ -74,7 +74,7 @@ def test_the_parts_of_a_layer_take_as_long_as_the_layer(
     kind: str, send: str, tmp_path: Path
 ) -> None:
     times = _times(kind, tmp_path)
-    parts = [*zip(*CutLayer.of(times, UNIT, send))]
+    parts = [*zip(*CutLayer.of(times, UNIT, send), times.attended_seconds(UNIT))]
     assert [sum(passed) for passed in parts] == pytest.approx([*times.seconds(UNIT)], rel=1e-9)
     assert min(map(min, parts[:2])) > 0
 

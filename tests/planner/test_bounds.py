@@ -25,6 +25,7 @@ MODELS: dict[str, ModelConfig | None] = {
     "layers alike": None,
     "layers of three kinds": FUSED,
     "tokens left out": model("subllm-1.3b"),
+    "windows in some layers": model("gemma3-1b"),
 }
 
 

@@ -33,8 +33,8 @@ from penstock.cost.rank_share import RankShare
 from penstock.cost.transformer import TransformerCost
 
 RowSeconds = NDArray[np.float64]
-StageLike = tuple[int | range, int, bool, bool]
-"""Layers of a stage, how many of them have a window, and whether it is the first and the last."""
+StageLike = tuple[int | range, tuple[bool, ...], bool, bool]
+"""Layers of a stage, which of them have a window, and whether it is the first and the last."""
 Axes = tuple[CellAxis, ...]
 UnitLengths = tuple[tuple[int, ...], ...]
 """Slices up to each unit that differs."""
@@ -127,11 +127,16 @@ class CellSums(TransformerCost):
         have other layers on a stage of the same number. Stages of attention alone are different."""
         layers, last = self.workload.layers, len(self.workload.layers) - 1
         if self.workload.weightless:
-            return [(stage, 0, False, False) for stage in range(len(layers))]
-        near, model = self.workload.windowed.tolist(), self.workload.model
+            return [(stage, (), False, False) for stage in range(len(layers))]
+        model, near = self.workload.model, [self._windows_of(own) for own in self.workload.split]
         differ = model.blocks or model.subsampling is not None
         own: Sequence[int | range] = self.workload.split if differ else layers
         return [(each, near[at], at == 0, at == last) for at, each in enumerate(own)]
+
+    def _windows_of(self, layers: range) -> tuple[bool, ...]:
+        """Which of some layers have a window; of a model where they come and go."""
+        model = self.workload.model
+        return tuple(map(model.has_window, layers)) if model.window_pattern else ()
 
     @cached_property
     def _like_stages(self) -> NDArray[np.int64]:

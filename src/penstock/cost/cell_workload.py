@@ -110,6 +110,7 @@ class CellWorkload(Workload):
             "stash": whole * self.part.stash_bytes,
             "kv": (attended + self._spare) * self.attended.kv_bytes,
             "dkv": attended * self.attended.kv_bytes * self._followed,
+            "sliced": whole * self.part.sliced_bytes,
         }
 
     @property
@@ -172,6 +173,9 @@ class CellWorkload(Workload):
         at = int(self.tokens.argmax())
         own = (np.array(each.layers, np.int64) * each._layer[size][at] for each in self.of_kinds)
         layers = np.asarray(sum(own), np.int64)
+        if size == "act":
+            held = int(np.asarray(self.shared.held)[at])
+            layers = layers + self._at_last * held * self.part.boundary_bytes
         return np.asarray(-(-layers // max(int(self.tokens[at]), 1)), np.int64)
 
     def _of_layers(self, found: Callable[["CellWorkload"], Counts]) -> Counts:

@@ -123,6 +123,10 @@ class CutWorkload(CellWorkload):
 
     def _bytes_per_token(self, shape: Shape, size: str) -> Counts:
         """On average over the longest unit, rounded up: what a copy to the host is charged for."""
+        if size == "kv":
+            return super()._bytes_per_token(shape, size)
+        if size == "sliced":  # values are apart from queries and keys
+            return np.zeros(len(self.layers), np.int64)
         at = int(self.tokens.argmax())
         kept = self._by_kind[size][self._kinds, at]
         return np.asarray(-(-kept // max(int(self.tokens[at]), 1)), np.int64)

@@ -40,15 +40,33 @@ class LayerSums(AttentionPairs):
             for kind, each in layers.items()
         )
 
-    @property
+    @cached_property
     def of_sorts(self) -> tuple[Any, ...]:
         """The same by what a layer takes: the layers of one kind that see the same tokens, as
         a workload."""
-        return self.of_kinds
+        if len(self._windows) < 2:
+            return self.of_kinds
+        own: Any = self
+        columns = zip(*map(self.sort_counts, self.split))
+        return tuple(
+            replace(own, model=_all_like(kind, seen, sum(each)), layers=each)
+            for (kind, seen), each in zip(self._windows, columns)
+        )
 
     def sort_counts(self, layers: range) -> tuple[int, ...]:
         """How many of some layers there are of each."""
-        return tuple(self.model.counts(layers).values())
+        if not self._windows:
+            return tuple(self.model.counts(layers).values())
+        found = alike_layers(self.model, layers)
+        return tuple(count for kind, seen, count in found if (kind, seen) in self._windows)
+
+    @cached_property
+    def _windows(self) -> list[tuple[ModelConfig, int | None]]:
+        """Kinds of layers with the windows that there are of them; none in a model without."""
+        every = range(self.model.layers)
+        if not self.model.windowed(every):
+            return []
+        return [(kind, seen) for kind, seen, count in alike_layers(self.model, every) if count]
 
     def summed_up(self, found: Callable[[ModelConfig], int]) -> Counts:
         """What layers have of something, summed over those of each stage."""
@@ -79,6 +97,11 @@ class LayerSums(AttentionPairs):
         """FLOPs of one token in the products of the layers of each stage, by kind of op."""
         own = (np.outer(passes.layer_products(each.part), each.met) for each in self.of_kinds)
         return np.asarray(sum(own))
+
+
+def _all_like(kind: ModelConfig, window: int | None, layers: int) -> ModelConfig:
+    """A model of so many layers of a kind, all with a window or all without."""
+    return replace(kind, layers=layers, window=window, window_pattern=())
 
 
 @lru_cache(maxsize=1024)

@@ -168,7 +168,7 @@ class Workload(LayerSums):
             attention=np.outer(passes.ATTENTION_FORWARD, half_pair),
             attention_backward=np.outer(passes.ATTENTION_BACKWARD, half_pair),
             lookup=np.outer(ends.lookup, first) * row + on_shard[:, None],
-            copy=np.outer(passes.COPY, self._bytes_per_token(shape, "act")),
+            copy=np.outer(passes.COPY, self._copied_per_token(shape)),
         )
 
     def bytes(self, schedule: Schedule, size: str) -> Counts:
@@ -216,6 +216,12 @@ class Workload(LayerSums):
         """Tokens of each unit on all ranks together, and a 0 at the end."""
         return np.array([*(n for lengths in self.lengths for n in lengths), 0], np.int64)
 
+    def _copied_per_token(self, shape: Shape) -> Counts:
+        """Bytes of one token that a copy to the host moves: an activation, with keys and values
+        where these live and die with it."""
+        sizes = ("act", "sliced" if self.cut.any() else "kv")
+        return np.asarray(sum(self._bytes_per_token(shape, each) for each in sizes), np.int64)
+
     def _kept_of_slices(self, schedule: Schedule) -> Counts:
         """Bytes that slices keep beyond what whole sequences keep."""
         per_token = self.met_sum("sliced_bytes")
@@ -258,7 +264,7 @@ class Workload(LayerSums):
             return np.asarray(started * model.boundary_bytes, np.int64)
         if size == "act":  # and what the last layer gives, which the norm behind it keeps
             return np.asarray(self.met_sum("saved_bytes") + model.boundary_bytes * self._at_last)
-        return self.met_sum("stash_bytes" if size == "stash" else "kv_bytes")
+        return self.met_sum("kv_bytes" if size == "dkv" else f"{size}_bytes")
 
     @cached_property
     def tokens(self) -> Counts:

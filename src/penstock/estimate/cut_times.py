@@ -35,20 +35,31 @@ KernelShares = Mapping[str, float]
 """Of the kernels of a layer, by name, what a place has."""
 
 
+NOTHING = LayerSeconds(0.0, 0.0, 0.0)
+
+
+class LayersOfStages(NamedTuple):
+    """The layers of one sort."""
+
+    counts: NDArray[np.int64]
+    """How many each stage has."""
+    units: Sequence[UnitTokens]
+    """What a rank has of each slice there."""
+
+
 class CutLayer(NamedTuple):
-    """Seconds of a layer, place by place."""
+    """Seconds of a layer without its attention, place by place."""
 
     front: LayerSeconds
     prepared: LayerSeconds
     """In front of attention itself, on its stage."""
-    attended: LayerSeconds
     rest: LayerSeconds
 
     @classmethod
     def of(cls, times: LayerTimes, unit: UnitTokens, to_attention: str) -> "CutLayer":
         """What a slice takes at each place; ops of whole stages have none."""
         if not unit.whole:
-            return cls(*[LayerSeconds(0.0, 0.0, 0.0)] * 4)
+            return cls(*[NOTHING] * 3)
         projection = {
             f"{PRODUCT}{number}": 1.0
             for number, in_front in enumerate(_in_front(times.part))
@@ -60,32 +71,39 @@ class CutLayer(NamedTuple):
         front, attention = {"norm": 0.5}, {"rotation": 1.0}
         (front if to_attention == HEADS else attention).update(projection)
         rest = {name: share for name, share in behind.items() if name not in projection}
-        dealt = [_dealt(times, unit, each) for each in (front, attention, rest)]
-        return cls(dealt[0], dealt[1], times.attended_seconds(unit), dealt[2])
+        return cls(*(_dealt(times, unit, each) for each in (front, attention, rest)))
 
 
 def cut_seconds(
     work: CutWorkload,
     kind: str,
     times: LayerTimes,
-    units: Sequence[UnitTokens],
+    sorts: Sequence[LayersOfStages],
     messages: NDArray[np.float64],
 ) -> NDArray[np.float64]:
-    """Of ops of a kind on each stage, by slices that differ. `messages` are the bytes that go to
-    attention and come from it, of each of these."""
-    layers = [CutLayer.of(times, unit, work.to_attention) for unit in units]
-    front, prepared, attended, rest = (LayerColumns.of(each).of_kind(kind) for each in zip(*layers))
-    again = kind == "R" and work.to_attention != HEADS  # the output of attention was kept
-    inside = prepared + attended * (not again)
+    """Of ops of a kind on each stage, by slices that differ, with the layers of each sort. Which
+    pairs a layer sees matters to its attention alone. `messages` are the bytes that go to attention
+    and come from it, of each of these slices."""
+    layers = [CutLayer.of(times, unit, work.to_attention) for unit in sorts[0].units]
+    front, prepared, rest = (LayerColumns.of(each).of_kind(kind) for each in zip(*layers))
     attention = np.array([stage in work.weightless for stage in range(len(work.layers))])
     found = np.outer(work.has_front, front) + np.outer(work.has_rest, rest)
-    found += np.outer(attention, inside)
+    found += np.outer(attention, prepared)
+    if kind != "R" or work.to_attention == HEADS:  # else the output of attention was kept
+        for counts, units in sorts:
+            attended = LayerColumns.of(_attended(times, unit) for unit in units)
+            found += np.outer(counts, attended.of_kind(kind))
     there, back = np.where(messages > 0, KERNEL_START + 2 * messages / times.memory_rate, 0.0)
     if kind in FORWARD_KINDS:
         found += np.outer(work.has_front, there) + np.outer(attention, back)
     if kind in BACKWARD_KINDS:
         found += np.outer(work.has_rest, back) + np.outer(attention, there)
     return found
+
+
+def _attended(times: LayerTimes, unit: UnitTokens) -> LayerSeconds:
+    """What attention of a slice takes; ops of whole stages have none."""
+    return times.attended_seconds(unit) if unit.whole else NOTHING
 
 
 def _in_front(part: ModelConfig) -> Iterator[bool]:

@@ -19,7 +19,7 @@ class UnitTokens(NamedTuple):
     pairs: float
     """Query-key pairs that are not masked."""
     square: float
-    """All of them."""
+    """All of them, also those that a mask or a window hides."""
 
 
 class LayerSeconds(NamedTuple):

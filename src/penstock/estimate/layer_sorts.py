@@ -16,8 +16,6 @@ from numpy.typing import NDArray
 from penstock.arch.config import ModelConfig
 
 Floats = NDArray[np.float64]
-WINDOWED_LAYERS = 5
-"""Layers of the small model where windows come and go: it has those of the first ones."""
 
 
 class LayerSorts(NamedTuple):
@@ -53,23 +51,22 @@ def layer_sorts(model: ModelConfig) -> LayerSorts:
     numbers = {key: number for number, key in enumerate(dict.fromkeys(keys))}
     of_layer = tuple(numbers[key] for key in keys)
     if len(numbers) == 1:
-        layers = WINDOWED_LAYERS if model.window_pattern else 1
-        return LayerSorts(of_layer, replace(model, layers=layers), (0,))
+        return LayerSorts(of_layer, replace(model, layers=1), (0,))
     first = tuple(of_layer.index(sort) for sort in range(len(numbers)))
     if model.subsampling is not None:
         return LayerSorts(of_layer, model, first)
-    blocks = tuple(model.block(layer) for layer in first)
-    # every layer with the window, which no layer has fewer pairs with
-    small = replace(model, layers=len(first), blocks=blocks, window_pattern=())
+    blocks = tuple(model.block(layer) for layer in first) if model.blocks else ()
+    pattern = tuple(map(model.has_window, first)) if model.window_pattern else ()
+    small = replace(model, layers=len(first), blocks=blocks, window_pattern=pattern)
     return LayerSorts(of_layer, small, tuple(range(len(first))))
 
 
 def _sort(model: ModelConfig, layer: int) -> Hashable:
-    """What layers of one sort have in common: what they are made of, or the tokens that get there
-    and the brackets in front of them and behind."""
+    """What layers of one sort have in common: what they are made of and whether they have a window,
+    or the tokens that get there and the brackets in front of them and behind."""
     kept = model.subsampling
     if kept is None:
-        return model.like(layer)
+        return model.like(layer), bool(model.windowed(range(layer, layer + 1)))
     return kept.levels[layer], len(kept.opened(layer)), len(kept.closed(layer))
 
 

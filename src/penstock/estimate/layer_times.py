@@ -233,9 +233,12 @@ class LayerTimes:
         return PassShares(*(each / self.memory_rate for each in moved))
 
     def _plain_attention(self, unit: UnitTokens) -> PassShares:
-        flops = unit.square * self.attended.pair_flops
-        scores = unit.square * self.attended.heads * self.part.element_bytes / 2
-        kernels = self.attention if self.part.score_cap is None else CAPPED
+        kernels: str = self.attention
+        pairs = unit.square
+        if self.part.score_cap is not None:  # a window is triangles, of which all is computed
+            kernels, pairs = CAPPED, min(pairs, 2 * unit.pairs)
+        flops = pairs * self.attended.pair_flops
+        scores = pairs * self.attended.heads * self.part.element_bytes / 2
         forward, backward = (
             times * flops / self.product_rate + moved * scores / self.memory_rate
             for times, moved in zip((1, 2), PAIR_MOVED[kernels])

@@ -43,15 +43,19 @@ class LayoutBytes(CellCost):
 
     def units_of(self, work: Workload) -> list[UnitTokens]:
         """The same of layers that may see other tokens."""
-        if work is not self.workload and work.lengths is self.workload.lengths:
+        whole = self.workload
+        if work is not whole and work.lengths is whole.lengths and not whole.windowed.any():
             return self.units
         rows = self.rows
         held = work.layer_bytes("input") // work.model.boundary_bytes
         found: list[UnitTokens] = []
         for first in self._units.first:
-            whole, doubled = int(work.tokens[first]), int(work.mean_half_pairs[first])
-            keys = (doubled / whole + whole) / 2 if whole else 0.0
-            sizes = (int(held[first]), whole, doubled / 2, whole * keys)
+            tokens, doubled = int(work.tokens[first]), int(work.mean_half_pairs[first])
+            every = int(
+                work.half_pairs[first]
+            )  # a window hides pairs, and does not make them fewer
+            keys = (every / tokens + tokens) / 2 if tokens else 0.0
+            sizes = (int(held[first]), tokens, doubled / 2, tokens * keys)
             found.append(UnitTokens(*(rows * size for size in sizes)))  # type: ignore[arg-type]
         return found
 

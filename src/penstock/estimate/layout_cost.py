@@ -23,6 +23,7 @@ from penstock.cost.collectives import (
 )
 from penstock.cost.copies import Copies
 from penstock.cost.exchange import Exchange
+from penstock.cost.layer_sums import alike_layers
 from penstock.cost.model import SIZES, Link
 from penstock.cost.op_collectives import LAYER_PARTS, PartOfSlice, RepeatedPart
 from penstock.cost.transformer import PICOSECOND
@@ -106,9 +107,12 @@ class LayoutCost(SecondsOfOps):
         """Layers that are computed again send what their forward sends."""
         found = super()._parts(kind, stage)
         if self.again and kind in BACKWARD_KINDS:
-            again = self.workload.model.counts(self.workload.split[stage][: self.again])
-            shares = ((count, self.share.of_kind(kind)) for kind, count in again.items() if count)
-            found += [(n, PartOfSlice(own, None, LAYER_PARTS["F"])) for n, own in shares]
+            again = alike_layers(self.share.model, self.workload.split[stage][: self.again])
+            found += [
+                (count, PartOfSlice(self.share.of_kind(own), window, LAYER_PARTS["F"]))
+                for own, window, count in again
+                if count
+            ]
         return found
 
     @cached_property

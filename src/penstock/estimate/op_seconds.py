@@ -23,7 +23,7 @@ from penstock.cost.work_amounts import WorkAmounts
 from penstock.cost.workload import Workload
 from penstock.estimate.bracket_times import bracket_seconds
 from penstock.estimate.cluster_links import ClusterLinks
-from penstock.estimate.cut_times import cut_seconds
+from penstock.estimate.cut_times import LayersOfStages, cut_seconds
 from penstock.estimate.kept import KeptSeconds, kept_seconds
 from penstock.estimate.layer_seconds import LayerColumns, UnitTokens
 from penstock.estimate.layer_times import LayerTimes, heads_seconds, units_seconds
@@ -179,7 +179,11 @@ class SecondsOfOps(LayoutBytes):
         if isinstance(work, CutWorkload):
             tokens = [self.rows * sum(each[-1:]) for each in self._units.lengths]
             messages = np.array([*(work.boundaries(each)[:2] for each in tokens), (0, 0)], float)
-            return cut_seconds(work, kind, self.times, self.units, messages.T)[chosen]
+            sorts = [
+                LayersOfStages(own.layers, self.units_of(own.workload))
+                for own in self.kinds_of_layers
+            ]
+            return cut_seconds(work, kind, self.times, sorts, messages.T)[chosen]
         found = np.zeros((len(chosen), len(self.units)))
         for own, seconds in self._layer_seconds:
             found += own.layers[chosen, None] * seconds.of_kind(kind)

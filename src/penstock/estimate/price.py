@@ -3,10 +3,9 @@
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from functools import cached_property, partial
+from functools import cached_property
 from itertools import pairwise
 
-from penstock.arch.attention_cut import HEADS
 from penstock.arch.config import ModelConfig
 from penstock.cluster.gpu import KEEP_SCORES
 from penstock.core.schedule import Schedule
@@ -18,10 +17,11 @@ from penstock.cost.temporary import fused_backward_bytes
 from penstock.cost.workload import Workload
 from penstock.errors import ShapeError
 from penstock.estimate.cluster_links import cluster_links, hardware_of
+from penstock.estimate.computed_again import keeps_attention, layers_computed_again
 from penstock.estimate.host_room import fullest_host, room_on_host
 from penstock.estimate.kept_costs import cost_request, kept_costs
 from penstock.estimate.layer_times import LayerTimes
-from penstock.estimate.layout import ALL_LAYERS, BYTES_OF, TrainingLayout
+from penstock.estimate.layout import BYTES_OF, TrainingLayout
 from penstock.estimate.layout_cost import KINDS_OF_COMMUNICATION, LayoutCost
 from penstock.estimate.measured_times import profiled_times
 from penstock.estimate.memory_classes import DeviceMemory, device_memories
@@ -56,6 +56,8 @@ class Estimate:
     """Seconds that the step would be shorter by without a kind of communication."""
     host: int = 0
     """Bytes that wait on the host of a machine, where most do."""
+    again: dict[int, Fraction] = field(default_factory=dict)
+    """Layers that ops of their own compute again, of a token of sequences of each length."""
     attention_kept: bool = False
     """Whether all but attention is computed again."""
 
@@ -76,9 +78,12 @@ class Estimate:
             return self._mean_share(token_flops_attending_again)
         if self.attention_kept:
             return self._mean_share(token_flops_beside_attention_again)
-        most = ALL_LAYERS if layout.recompute.whole_stages else layout.recompute.layers
-        again = sum(min(count, most) for count in self.layers)
-        return self._mean_share(partial(token_flops_again, again=again))
+        return self._mean_share(self._flops_again)
+
+    def _flops_again(self, model: ModelConfig, tokens: int) -> int:
+        """Of a token of such a sequence, with the layers that it goes through again."""
+        inside = sum(min(count, self.layout.recompute.layers) for count in self.layers)
+        return token_flops_again(model, tokens, inside + self.again.get(tokens, 0))
 
     def _mean_share(self, flops: Callable[[ModelConfig, int], int]) -> float:
         """With the FLOPs of a token of sequences as long as those of the batch."""
@@ -169,17 +174,9 @@ def _estimated(
         cost.workload.layers,
         works,
         host=fullest_host(layout, step, cost),
-        attention_kept=_keeps_attention(step.schedule),
+        again=layers_computed_again(step, cost.workload.layers),
+        attention_kept=keeps_attention(step.schedule),
     )
-
-
-def _keeps_attention(schedule: Schedule) -> bool:
-    """Whether all stages but attention are computed again, or that one keeps its output."""
-    shape, table = schedule.shape, schedule.table
-    if not shape.weightless or "R" not in table.kinds:
-        return False
-    again = {*table.stage[table.of_kinds("R")].tolist()}
-    return shape.to_attention != HEADS or not again & shape.weightless
 
 
 def _busy(step: StepSchedule, done: Run, tick: Fraction) -> tuple[float, ...]:

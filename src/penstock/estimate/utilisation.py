@@ -7,6 +7,8 @@ frozen have no gradient, and count 4. What is computed again counts for the hard
 alone: 2 for each weight and 4 a d s of those layers, or the latter where it is attention alone.
 """
 
+from fractions import Fraction
+
 from penstock.arch.config import ModelConfig
 
 
@@ -23,8 +25,9 @@ def unmasked_flops(model: ModelConfig, tokens: int) -> float:
     return token_flops(model, tokens) - 3 * model.flops_per_pair * tokens / 2
 
 
-def token_flops_again(model: ModelConfig, tokens: int, again: int) -> int:
-    """The same with so many layers computed again; where layers differ, of the average."""
+def token_flops_again(model: ModelConfig, tokens: int, again: int | Fraction) -> int:
+    """The same with so many layers computed again, on average over tokens; where layers differ, of
+    the average."""
     layers = model.met("layer_flops") + model.flops_per_pair * tokens
     return token_flops(model, tokens) + again * layers // model.layers
 

@@ -91,10 +91,16 @@ class PieceTimes:
         """Seconds of the attention of a layer of each sort, forward and backward: what can be lent
         of them."""
         cost = self.cost
-        units = [cost.units[at] for at in cost.unit_of[: len(self.lengths)].tolist()]
-        each = [own.times(cost.times) for own in cost.kinds_of_layers]
-        found = np.array([[times.attention_seconds(unit) for unit in units] for times in each])
-        return found.sum(axis=1).T[0], found.sum(axis=1).T[1]
+        chosen, found = (
+            cost.unit_of[: len(self.lengths)].tolist(),
+            np.zeros((2, len(self._sorts.shown_by))),
+        )
+        for own in cost.kinds_of_layers:
+            times, units = own.times(cost.times), cost.units_of(own.workload)
+            seconds = [times.attention_seconds(units[at]) for at in chosen]
+            there = own.layers[[1 + layer for layer in self._sorts.shown_by]]
+            found += np.outer(np.sum(seconds, axis=0), there)
+        return found[0], found[1]
 
     @cached_property
     def _computing(self) -> Floats:
@@ -118,8 +124,12 @@ class PieceTimes:
     @cached_property
     def copied(self) -> Floats:
         """What copies to the host are charged for of them: not the pairs of attention that is not
-        fused, nor what norms of other systems keep."""
-        moved = self.cost.workload.bytes(self._small(SPLIT), "act") * self.layout.rows
+        fused, nor what norms of other systems keep; but keys and values that no other slice
+        needs."""
+        work, small = self.cost.workload, self._small(SPLIT)
+        moved = work.bytes(small, "act") * self.layout.rows
+        if len(self.lengths) == 1:
+            moved += work.bytes(small, "kv") * self.layout.rows
         return self._layer(np.asarray(moved, np.float64))
 
     @cached_property
