@@ -51,9 +51,7 @@ class LayoutBytes(CellCost):
         found: list[UnitTokens] = []
         for first in self._units.first:
             tokens, doubled = int(work.tokens[first]), int(work.mean_half_pairs[first])
-            every = int(
-                work.half_pairs[first]
-            )  # a window hides pairs, and does not make them fewer
+            every = int(work.half_pairs[first])  # with those that a window hides
             keys = (every / tokens + tokens) / 2 if tokens else 0.0
             sizes = (int(held[first]), tokens, doubled / 2, tokens * keys)
             found.append(UnitTokens(*(rows * size for size in sizes)))  # type: ignore[arg-type]

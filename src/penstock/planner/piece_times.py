@@ -91,10 +91,8 @@ class PieceTimes:
         """Seconds of the attention of a layer of each sort, forward and backward: what can be lent
         of them."""
         cost = self.cost
-        chosen, found = (
-            cost.unit_of[: len(self.lengths)].tolist(),
-            np.zeros((2, len(self._sorts.shown_by))),
-        )
+        chosen = cost.unit_of[: len(self.lengths)].tolist()
+        found = np.zeros((2, len(self._sorts.shown_by)))
         for own in cost.kinds_of_layers:
             times, units = own.times(cost.times), cost.units_of(own.workload)
             seconds = [times.attention_seconds(units[at]) for at in chosen]
