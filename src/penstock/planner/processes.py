@@ -170,12 +170,13 @@ def _from(line: Connection) -> Any:
 
 
 def _serve(line: Connection, others: Sequence[Connection], problem: PlanProblem) -> None:
-    """What a process does until its line is closed. An interrupt is for the one that asked."""
+    """What a process does until its line is closed, be it with an answer that nobody has read. An
+    interrupt is for the one that asked."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     for other in others:
         other.close()
     pieces = SharedPieces(problem)
-    with compile_small_work(), collector_resting(), suppress(EOFError, BrokenPipeError):
+    with compile_small_work(), collector_resting(), suppress(EOFError, ConnectionError):
         while True:
             task: Task = line.recv()
             try:
