@@ -93,10 +93,7 @@ def cluster_from(text: str, name: str, file: str = "the cluster") -> Cluster:
             f"{file} says nothing of {', '.join(missing)}",
             hint=f'give them, or write like = "NAME" first; NAME is one of {", ".join(CLUSTERS)}',
         )
-    try:
-        return cluster_of(name, values)
-    except ShapeError as error:
-        raise ShapeError(f"{file}: {error.message}", hint=error.hint) from None
+    return cluster_of(name, values)
 
 
 def _mistakes(tables: dict[str, Any]) -> Iterator[_Mistake]:
