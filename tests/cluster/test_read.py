@@ -62,6 +62,8 @@ def test_a_file_may_say_everything() -> None:
 
 MISTAKES = {
     "line 1, column 1: like is 'h10', which is not a cluster": 'like = "h10"',
+    "line 1, column 1: like is ['h100'], which is not a cluster": 'like = ["h100"]',
+    "line 1, column 1: like is {'a': 1}, which is not a cluster": "like = {a = 1}",
     "line 3, column 1: the key 'gpu.memry_gib' is not known": 'like="h100"\n[gpu]\nmemry_gib = 3',
     "line 3, column 3: gpu.cores is 'a'": 'like="h100"\n[gpu]\n  cores = "a"',
     "line 2, column 1: gpu is a table, and not a value": 'like = "h100"\ngpu = 3',
