@@ -9,6 +9,7 @@ from multiprocessing import get_context
 import pytest
 
 from penstock.errors import RunError
+from penstock.parent_process import tie
 from penstock.planner.advice import advise
 from penstock.planner.answer import plans_record
 from penstock.planner.bounding import SharedPieces
@@ -97,7 +98,8 @@ def test_a_process_whose_answer_nobody_reads_ends_in_silence(
     """The other end of its line is closed with an answer in it, as where the answer of another
     process was a mistake: the system says that as a connection that was reset."""
     here, there = get_context("fork").Pipe()
-    process = get_context("fork").Process(target=_serve, args=(there, (here,), problem_from(FEW)))
+    given = (there, (here,), problem_from(FEW), tie())
+    process = get_context("fork").Process(target=_serve, args=given)
     process.start()
     there.close()
     here.send(Divide(2))

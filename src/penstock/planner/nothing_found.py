@@ -71,7 +71,7 @@ def _of_schedule(problem: PlanProblem) -> ShapeError | None:
         return ShapeError(
             f"{name} is not planned with: its order is made for times, or it has stages, slices "
             "or recompute of its own",
-            hint="leave --schedule out, or give all of a layout to `penstock estimate`, which takes it",
+            hint="leave --schedule out: `penstock estimate` takes it, with all of a layout given",
         )
     return _of_sizes(problem, known[name]) or _of_options(problem, known[name])
 
