@@ -38,7 +38,7 @@ def answer_many(lines: Sequence[str]) -> Iterator[str]:
         ) from None
 
 
-def _pool(cores: int) -> ProcessPoolExecutor:
+def _pool(cores: int | None) -> ProcessPoolExecutor:
     """A pool waits for its next piece for ever, also where this process is ended by a signal. So
     its processes end with it; those that are not forked do not have the pipe that says so."""
     if "fork" not in get_all_start_methods():
