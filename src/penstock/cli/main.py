@@ -42,7 +42,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if sys.stderr is None:  # closed by whoever started this, who wants to read nothing
         sys.stderr = os.fdopen(os.open(os.devnull, os.O_WRONLY), "w", encoding="utf-8")
     if sys.stdout is None:
-        hint = "let it lead somewhere, to /dev/null where nobody reads it"
+        hint = "let it lead to a file, a pipe or /dev/null"
         return _complain("stdout is closed, so that an answer would be lost", hint, MISUSE)
     typed = typed_words()
     if typed is not None:
