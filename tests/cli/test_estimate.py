@@ -32,7 +32,7 @@ def test_misuse_exits_with_2(capsys: pytest.CaptureFixture[str], tmp_path: Path)
     assert main([*LAYOUT, "--attention", "flash3"]) == 2
     assert "one of: flash2" in capsys.readouterr().err
     assert main(["estimate"]) == 2
-    assert "model, cluster, tokens, batch_tokens, schedule is missing" in capsys.readouterr().err
+    assert "model, cluster, tokens, batch_tokens, schedule are missing" in capsys.readouterr().err
     assert main([*LAYOUT, "--from", "rows.jsonl"]) == 2
     assert "leave --model out" in capsys.readouterr().err
     assert main(["estimate", "--from", str(tmp_path / "none")]) == 2

@@ -1,6 +1,7 @@
 """The manners of the command line: exit codes, where words go, and what it does when it fails."""
 
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -139,3 +140,16 @@ def test_the_environment_of_later_processes_is_as_it_was(given: dict[str, str]) 
     )
     without = {key: value for key, value in os.environ.items() if key != "OPENBLAS_NUM_THREADS"}
     subprocess.run([sys.executable, "-c", script], check=True, env=without | given)
+
+
+@pytest.mark.processes
+def test_an_answer_that_would_be_lost_is_refused_and_nobody_need_read_words() -> None:
+    """Closed by a shell (`>&-`), a stream is None; words on stderr may be left unread."""
+    closed = [f"{shlex.join([*COMMAND, 'list'])} {stream}" for stream in (">&-", "2>&-")]
+    lost, unread = (subprocess.run(["sh", "-c", e], capture_output=True, text=True) for e in closed)
+    assert (lost.returncode, lost.stderr.splitlines()[0]) == (
+        2,
+        "error: stdout is closed, so that an answer would be lost",
+    )
+    assert (unread.returncode, unread.stderr) == (0, "")
+    assert "seq1f1b" in unread.stdout

@@ -87,6 +87,8 @@ def test_misuse_exits_with_2(
     [
         (["--save", "missing/plan.toml"], "is not a folder that can be written to"),
         (["--html", "."], "it is a folder"),
+        (["--save", f"{__file__}/plan.toml"], "is not a folder that can be written to"),
+        (["--save", "a" * 300], "File name too long"),
         (["--save", "-"], "--save is '-'"),
         (["--save", "a.toml", "--html", "./a.toml"], "--save and --html would both be written to"),
         (["--why", "6"], "there is no plan 6"),

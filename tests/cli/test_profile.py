@@ -67,6 +67,14 @@ def test_misuse_exits_with_2(
     assert said in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("share", ["nan", "inf"])
+def test_an_error_that_none_exceeds_is_refused(
+    share: str, written: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["profile", "check", written, "--within", share]) == 2
+    assert f"--within is {share}" in capsys.readouterr().err
+
+
 @pytest.mark.torch
 def test_a_case_that_is_none_is_refused(written: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["profile", "check", written, "--case", "tiny:x"]) == 2

@@ -62,14 +62,24 @@ def test_a_file_may_say_everything() -> None:
 
 MISTAKES = {
     "line 1, column 1: like is 'h10', which is not a cluster": 'like = "h10"',
+    "line 1, column 1: like is ['h100'], which is not a cluster": 'like = ["h100"]',
+    "line 1, column 1: like is {'a': 1}, which is not a cluster": "like = {a = 1}",
     "line 3, column 1: the key 'gpu.memry_gib' is not known": 'like="h100"\n[gpu]\nmemry_gib = 3',
     "line 3, column 3: gpu.cores is 'a'": 'like="h100"\n[gpu]\n  cores = "a"',
     "line 2, column 1: gpu is a table, and not a value": 'like = "h100"\ngpu = 3',
     "line 3, column 1: network.cards is True": 'like = "h100"\n[network]\ncards = true',
     "line 2, column 9: network.gb_per_second is inf": 'like = "h100"\nnetwork.gb_per_second = inf',
     "line 3, column 1: machine.wiring is 'star'": 'like = "h100"\n[machine]\nwiring = "star"',
-    "x.toml: reached.products is 2.0": 'like = "h100"\n[gpu.reached]\nproducts = 2.0',
-    "x.toml: machine.gpus is 0": 'like = "h100"\n[machine]\ngpus = 0',
+    "line 3, column 1: gpu.reached.products is 2.0": 'like = "h100"\n[gpu.reached]\nproducts = 2.0',
+    "line 3, column 1: machine.gpus is 0": 'like = "h100"\n[machine]\ngpus = 0',
+    "line 2, column 1: gpus is 0": 'like = "h100"\ngpus = 0',
+    "line 2, column 9: network.gb_per_second is 0": 'like = "h100"\nnetwork.gb_per_second = 0',
+    "line 2, column 9: network.cards is 9999999": 'like = "h100"\nnetwork.cards = 9999999',
+    "line 2, column 9: machine.latency_us is -1": 'like = "h100"\nmachine.latency_us = -1',
+    "line 2, column 5: gpu.memory_gib is 0": 'like = "h100"\ngpu.memory_gib = 0',
+    "line 2, column 5: gpu.memory_gib is nan": 'like = "h100"\ngpu.memory_gib = nan',
+    "gpu.peak_tflops.bf16 is 0": 'like = "h100"\ngpu.peak_tflops.bf16 = 0',
+    "gpu.reached.flash2 is [0.5, 0]": 'like = "h100"\ngpu.reached.flash2 = [0.5, 0]',
     "x.toml says nothing of gpu.memory_gib, ": "gpus = 8",
 }
 
@@ -88,8 +98,20 @@ def test_several_mistakes_are_told_in_the_order_of_the_file() -> None:
     assert caught.value.message.splitlines() == [
         "x.toml has 2 mistakes",
         "  line 3, column 1: the key 'machin.gpus' is not known; did you mean 'machine'?",
-        "  line 5, column 1: gpu.cores is 1.5; give a whole number of multiprocessors",
+        "  line 5, column 1: gpu.cores is 1.5; give a whole number of multiprocessors, "
+        "from 1 to 1,048,576",
     ]
+
+
+def test_a_number_that_is_too_small_is_answered_with_the_least_and_the_most() -> None:
+    with pytest.raises(ShapeError) as caught:
+        cluster_from('like = "h100"\n[gpu]\nmemory_gib = 0\n', "x", "x.toml")
+    assert caught.value.hint == "give memory of a GPU in GiB, from 1e-09 to 1e+15"
+
+
+def test_a_latency_of_0_and_hosts_without_memory_are_taken() -> None:
+    found = cluster_from('like = "h100"\nmachine.latency_us = 0\nmachine.memory_gib = 0', "x")
+    assert (found.machine.latency, found.machine.memory) == (0, 0)
 
 
 @pytest.mark.parametrize("text", ["h100:0", "h100:-1", "h100:", "h100:9999999999999", "h100:x"])

@@ -115,6 +115,10 @@ def test_a_null_stands_for_what_is_left_out() -> None:
 WRONG: dict[str, dict[str, Any]] = {
     "a layout has no 'atention'": row(atention="flash2"),
     "schedule is missing": {key: value for key, value in row().items() if key != "schedule"},
+    "cluster, tokens, batch_tokens, schedule are missing": {"model": "tiny"},
+    "model.hidden is 5,120, which is not a multiple of model.heads, 7": row(
+        model=LLAMA_13B | {"heads": 7}
+    ),
     "tokens is '2048'": row(tokens="2048"),
     "rows is True": row(rows=True),
     "fused_norm is 'maybe'": row(fused_norm="maybe"),
@@ -143,6 +147,20 @@ def test_a_wrong_row_is_answered_with_what_is_wrong(message: str) -> None:
     found = answer_row(WRONG[message])
     assert message in found["error"]
     assert found["hint"]
+
+
+def test_what_is_wrong_with_a_file_of_a_model_is_told_with_the_file(tmp_path: Path) -> None:
+    file = tmp_path / "config.json"
+    file.write_text(dumps(to_huggingface(MODELS["tiny"]) | {"hidden_size": "128"}))
+    for name in (file, tmp_path):
+        assert answer_row(row(model=str(name)))["error"] == f"{file}: hidden_size is '128'"
+    file.write_text("{}")
+    assert answer_row(row(model=str(file)))["error"] == f"{file}: config.json has no model_type"
+
+
+def test_a_row_without_an_end_to_its_brackets_is_refused_in_our_words() -> None:
+    (found,) = map(loads, answer_lines(["[" * 90_000]))
+    assert found == {"error": "the row is nested too deeply", "hint": "nest less"}
 
 
 @pytest.mark.parametrize(

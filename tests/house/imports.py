@@ -59,8 +59,8 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     "fusion": (*_MODEL, "model.io"),
     "run.process": ("terminal", "parent_process"),
     "run.program": ("core", "lower", "transform", *_MODEL),
-    "estimate": (*_BELOW_PLAN, "cluster", "files", "plan", "run.program"),
-    "planner": ("core", "schedules", "arch", "cluster", "estimate"),
+    "estimate": (*_BELOW_PLAN, "cluster", "files", "plan", "run.program", "parent_process"),
+    "planner": ("core", "schedules", "arch", "cluster", "estimate", "parent_process"),
     "run.comm": ("arch", "core", "model.parallel", "run.process", "run.program"),
     "run.host": ("model.stages",),
     "run.execute": (

@@ -4,10 +4,12 @@ import os
 import pickle
 import time
 from dataclasses import dataclass
+from multiprocessing import get_context
 
 import pytest
 
 from penstock.errors import RunError
+from penstock.parent_process import tie
 from penstock.planner.advice import advise
 from penstock.planner.answer import plans_record
 from penstock.planner.bounding import SharedPieces
@@ -15,7 +17,7 @@ from penstock.planner.candidates import all_candidates
 from penstock.planner.divisions import Division, divisions
 from penstock.planner.known_entries import share_entries
 from penstock.planner.problem import problem_from
-from penstock.planner.processes import PlanProcesses
+from penstock.planner.processes import PlanProcesses, _serve
 from penstock.planner.records import all_work
 from penstock.planner.search import search_plans
 from penstock.planner.simulations import Simulations
@@ -88,6 +90,24 @@ def test_a_process_that_is_ended_is_an_error_and_no_wait() -> None:
         with pytest.raises(RunError, match="ended by the system") as caught:
             [*processes.run([Die(), Divide(1)])]
         assert caught.value.hint
+
+
+def test_a_process_whose_answer_nobody_reads_ends_in_silence(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    """The other end of its line is closed with an answer in it, as where the answer of another
+    process was a mistake: the system says that as a connection that was reset."""
+    here, there = get_context("fork").Pipe()
+    given = (there, (here,), problem_from(FEW), tie())
+    process = get_context("fork").Process(target=_serve, args=given)
+    process.start()
+    there.close()
+    here.send(Divide(2))
+    assert here.poll(60)
+    here.close()
+    process.join(60)
+    assert process.exitcode == 0
+    assert not capfd.readouterr().err
 
 
 def test_tasks_that_are_given_later_are_done_while_the_first_are() -> None:

@@ -155,6 +155,15 @@ def test_layers_that_the_model_has_not_are_refused() -> None:
         ({"schedule": "1f1b", "options": {"admit": 2}}, "1f1b has no option", "leave out --option"),
         ({"vocabulary": True, "mesh": "pipeline=1"}, "--vocabulary yes", "--vocabulary or --mesh"),
         ({"vocabulary": True, "model": "qwen3-30b-a3b"}, "--vocabulary yes", "out --vocabulary"),
+        ({"mesh": "tensor=3"}, "8 GPUs cannot be divided by tensor=3", "whose product divides 8"),
+        ({"mesh": "tensor=1,sequence=1,pipeline=1,replicas=2"}, "8 GPUs cannot be", "leave out"),
+        (
+            {"mesh": "pipeline=32", "cluster": "h100:32"},
+            "pipeline is 32, but the model has 16",
+            "16",
+        ),
+        ({"mesh": "tensor=64", "cluster": "h100:64"}, "the model has 32 query heads", "to 32 or"),
+        ({"mesh": "sequence=2,ring=4"}, "ring is 4, which does not divide sequence", "ring of 2"),
         ({"recompute": "all", "offload": "all"}, "--recompute all", "--recompute or --offload"),
     ],
 )

@@ -202,13 +202,13 @@ def _refuse_scaling(family: Family, scaling: RopeScaling | None) -> None:
 
 def family_of(config: Mapping[str, Any]) -> Family:
     """The family of the model that a `config.json` describes."""
-    name = family_name(str(config.get("model_type")))
+    # no guess: a name that is alike (ministral, mistral) is another architecture
+    hint = f"supported are {', '.join(FAMILIES)}"
+    if config.get("model_type") is None:
+        raise ShapeError("config.json has no model_type", hint=hint)
+    name = family_name(str(config["model_type"]))
     if name not in FAMILIES:
-        raise ShapeError(
-            f"model_type {shown(name)} is not supported",
-            # no guess: a name that is alike (ministral, mistral) is another architecture
-            hint=f"supported are {', '.join(FAMILIES)}",
-        )
+        raise ShapeError(f"model_type {shown(name)} is not supported", hint=hint)
     return FAMILIES[name]
 
 

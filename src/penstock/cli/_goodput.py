@@ -56,7 +56,8 @@ class ScaleFlags:
                 hint=f"give times from 0 to {LONGEST_TIME:g}",
             )
         if not 0 <= self.jitter < LARGEST_JITTER:
-            raise ShapeError(f"--jitter is {self.jitter:g}", hint="give a part, such as 0.05")
+            hint = f"give a part from 0 to below {LARGEST_JITTER:g}, such as 0.05"
+            raise ShapeError(f"--jitter is {self.jitter:g}", hint=hint)
         self._refuse_idle()
 
     def _refuse_idle(self) -> None:

@@ -25,10 +25,16 @@ def _refuse_one(flag: str, path: Path) -> None:
     name = shown(str(path), 300)
     if str(path) == "-":
         raise ShapeError(f"{flag} is '-', and stdout has the answer", hint="give a file")
-    if not os.access(folder, os.W_OK):
+    if not (os.access(folder, os.W_OK) and folder.is_dir()):
         raise ShapeError(
             f"cannot write {name}: {folder} is not a folder that can be written to",
             hint=f"give {flag} a path in a folder that exists",
         )
-    if path.is_dir():
+    try:
+        is_folder = path.is_dir()
+    except OSError as error:  # a name that is longer than any can be
+        raise ShapeError(
+            f"cannot write {name}: {error.strerror}", hint=f"give {flag} another name"
+        ) from None
+    if is_folder:
         raise ShapeError(f"cannot write {name}: it is a folder", hint=f"give {flag} a file")

@@ -39,6 +39,11 @@ _UsageError: type[Any] = typer.BadParameter.__mro__[1]
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command line and return its exit code."""
+    if sys.stderr is None:  # closed by whoever started this, who wants to read nothing
+        sys.stderr = os.fdopen(os.open(os.devnull, os.O_WRONLY), "w", encoding="utf-8")
+    if sys.stdout is None:
+        hint = "let it lead to a file, a pipe or /dev/null"
+        return _complain("stdout is closed, so that an answer would be lost", hint, MISUSE)
     typed = typed_words()
     if typed is not None:
         return _run(typed)

@@ -1,5 +1,6 @@
 """`penstock profile`: what this machine does with a model, and what follows for others."""
 
+from math import inf
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -180,6 +181,8 @@ def profile_check(
     Each is measured on the device of the profile. The profiled step is measured again between them:
     `drift` says how much slower the machine is than it was.
     """
+    if within is not None and not within < inf:
+        raise ShapeError(f"--within is {within}", hint="give a share, such as 0.05")
     need_torch()
     from penstock.cluster.profile_file import read_profile
     from penstock.profiling.case import profiled_case

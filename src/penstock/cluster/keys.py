@@ -7,7 +7,7 @@ use. Reading fills the list, starting from a named cluster where the file says `
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from penstock.cluster.cluster import WIRINGS, Cluster, GpuMachine, NetworkCards
+from penstock.cluster.cluster import MOST_GPUS, WIRINGS, Cluster, GpuMachine, NetworkCards
 from penstock.cluster.gpu import PRECISIONS, Gpu, PassShares, Reached
 from penstock.files.toml_places import Path
 
@@ -16,50 +16,78 @@ PEAK, REACHED = ("gpu", "peak_tflops"), ("gpu", "reached")
 HOST_MEMORY = ("machine", "memory_gib")
 
 
+class NumberRange(NamedTuple):
+    """Numbers from the least to the most; TOML has infinities too."""
+
+    least: float
+    most: float
+
+    def has(self, value: Any) -> bool:
+        number = isinstance(value, int | float) and not isinstance(value, bool)
+        return number and self.least <= value <= self.most
+
+    def __str__(self) -> str:
+        return " to ".join(f"{end:,}" if isinstance(end, int) else f"{end:g}" for end in self)
+
+
+_COUNT = NumberRange(1, MOST_GPUS)
+_RATE = NumberRange(1e-9, 1e15)
+"""Of bytes, also how many there are: one byte is a billionth of a GB."""
+_LATENCY = NumberRange(0, 1e15)
+_SHARE = NumberRange(1e-9, 1)
+
+
 class ClusterKey(NamedTuple):
     """What a key takes, in words, and the values that do."""
 
-    wanted: str
+    name: str
+    range: NumberRange = _RATE
     whole: bool = False
     length: int = 0
     """Numbers of a list; 0: no list."""
     words: tuple[str, ...] = ()
 
+    @property
+    def wanted(self) -> str:
+        return self.name if self.words else f"{self.name}, from {self.range}"
+
     def takes(self, value: Any) -> bool:
         if self.words:
             return value in self.words
         if self.length:
-            return isinstance(value, list) and len(value) == self.length and all(map(_good, value))
-        return _good(value) and (isinstance(value, int) or not self.whole)
+            long = isinstance(value, list) and len(value) == self.length
+            return long and all(map(self.range.has, value))
+        return self.range.has(value) and (isinstance(value, int) or not self.whole)
 
 
-def _good(value: Any) -> bool:
-    """A number that a rate can be; TOML has infinities too."""
-    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < 1e15
-
-
-_SHARES = ClusterKey("two shares of the peak, forward and backward, as [0.7, 0.5]", length=2)
+_SHARES = ClusterKey(
+    "two shares of the peak, forward and backward, as [0.7, 0.5]", _SHARE, length=2
+)
 KEYS: Mapping[Path, ClusterKey] = {
-    ("gpus",): ClusterKey("a whole number of GPUs", whole=True),
+    ("gpus",): ClusterKey("a whole number of GPUs", _COUNT, whole=True),
     ("gpu", "memory_gib"): ClusterKey("memory of a GPU in GiB"),
     ("gpu", "memory_gb_per_second"): ClusterKey("rate of its memory in GB/s"),
     ("gpu", "host_gb_per_second"): ClusterKey("rate of copies to the host, one way, in GB/s"),
-    ("gpu", "cores"): ClusterKey("a whole number of multiprocessors", whole=True),
+    ("gpu", "cores"): ClusterKey("a whole number of multiprocessors", _COUNT, whole=True),
     **{(*PEAK, name): ClusterKey(f"dense peak in {name} in TFLOP/s") for name in PRECISIONS},
-    (*REACHED, "products"): ClusterKey("share of the peak that large products reach"),
-    (*REACHED, "memory"): ClusterKey("share of the memory's rate that kernels reach"),
+    (*REACHED, "products"): ClusterKey("share of the peak that large products reach", _SHARE),
+    (*REACHED, "memory"): ClusterKey("share of the memory's rate that kernels reach", _SHARE),
     **{(*REACHED, name): _SHARES for name in ("flash2", "flash1", "cudnn")},
-    ("machine", "gpus"): ClusterKey("a whole number of GPUs in a machine", whole=True),
+    ("machine", "gpus"): ClusterKey("a whole number of GPUs in a machine", _COUNT, whole=True),
     ("machine", "gb_per_second"): ClusterKey(
         "what a GPU sends to the others of its machine, in GB/s"
     ),
-    ("machine", "latency_us"): ClusterKey("microseconds of a step of a collective in a machine"),
+    ("machine", "latency_us"): ClusterKey(
+        "microseconds of a step of a collective in a machine", _LATENCY
+    ),
     ("machine", "wiring"): ClusterKey("switch or direct", words=WIRINGS),
-    HOST_MEMORY: ClusterKey("memory of the host of a machine in GiB"),
-    ("network", "cards"): ClusterKey("a whole number of network cards of a machine", whole=True),
+    HOST_MEMORY: ClusterKey("memory of the host of a machine in GiB", NumberRange(0, 1e15)),
+    ("network", "cards"): ClusterKey(
+        "a whole number of network cards of a machine", _COUNT, whole=True
+    ),
     ("network", "gb_per_second"): ClusterKey("what a card sends, in GB/s"),
     ("network", "latency_us"): ClusterKey(
-        "microseconds of a step of a collective between machines"
+        "microseconds of a step of a collective between machines", _LATENCY
     ),
 }
 

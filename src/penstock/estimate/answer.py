@@ -73,7 +73,9 @@ def _row(line: str) -> dict[str, Any]:
         )
     try:
         row = decode_json(line, "the row")
-    except (ValueError, RecursionError) as error:
+    except RecursionError:
+        raise ShapeError("the row is nested too deeply", hint="nest less") from None
+    except ValueError as error:
         raise ShapeError(f"the row cannot be read: {error}", hint="give a JSON object") from None
     if not isinstance(row, dict):
         raise ShapeError(f"the row is {shown(row)}", hint="give a JSON object on one line")

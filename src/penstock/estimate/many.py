@@ -12,6 +12,7 @@ from multiprocessing import get_all_start_methods, get_context
 
 from penstock.errors import RunError
 from penstock.estimate.answer import answer_lines
+from penstock.parent_process import hold_to, tie
 
 WORTH_PROCESSES = 400
 """Rows from which on several processes are faster than one."""
@@ -25,10 +26,9 @@ def answer_many(lines: Sequence[str]) -> Iterator[str]:
     if len(lines) < WORTH_PROCESSES or (cores or 1) < 2:
         yield from answer_lines(lines)
         return
-    method = "fork" if "fork" in get_all_start_methods() else "spawn"
     pieces = [lines[start : start + PIECE] for start in range(0, len(lines), PIECE)]
     try:
-        with ProcessPoolExecutor(cores, mp_context=get_context(method)) as pool:
+        with _pool(cores) as pool:
             for answers in pool.map(answer_piece, pieces):
                 yield from answers
     except BrokenProcessPool:
@@ -36,6 +36,15 @@ def answer_many(lines: Sequence[str]) -> Iterator[str]:
             "a process that answered rows was ended by the system",
             hint="memory may be short: give the rows in several files",
         ) from None
+
+
+def _pool(cores: int | None) -> ProcessPoolExecutor:
+    """A pool waits for its next piece for ever, also where this process is ended by a signal. So
+    its processes end with it; those that are not forked do not have the pipe that says so."""
+    if "fork" not in get_all_start_methods():
+        return ProcessPoolExecutor(cores, mp_context=get_context("spawn"))
+    forked = get_context("fork")
+    return ProcessPoolExecutor(cores, mp_context=forked, initializer=hold_to, initargs=(tie(),))
 
 
 def answer_piece(lines: Sequence[str]) -> list[str]:

@@ -24,12 +24,20 @@ def named_model(text: str) -> ModelConfig:
         return model(text)
     inside = Path(text) / CONFIG_IN_FOLDER
     if text.endswith(".json") or _is_file(inside):
-        return from_huggingface(read_object(inside if _is_file(inside) else Path(text), _HINT))
+        return _described(inside if _is_file(inside) else Path(text))
     if "/" in text or "\\" in text:
         raise ShapeError(
             f"{shown(text, 300)} is not a folder with a {CONFIG_IN_FOLDER}", hint=_HINT
         )
     return model(text)
+
+
+def _described(path: Path) -> ModelConfig:
+    stated = read_object(path, _HINT)
+    try:
+        return from_huggingface(stated)
+    except ShapeError as error:  # which of several files it is about
+        raise ShapeError(f"{path}: {error.message}", hint=error.hint) from None
 
 
 def _is_file(path: Path) -> bool:

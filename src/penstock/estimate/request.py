@@ -64,7 +64,10 @@ def values_from(row: Mapping[str, Any], needed: Sequence[str]) -> dict[str, Any]
     known = {*given, "cluster"} if "profile" in given else given
     missing = [name for name in needed if name not in known]
     if missing:
-        raise ShapeError(f"{', '.join(missing)} is missing", hint=f"needed are {', '.join(needed)}")
+        verb = "is" if len(missing) == 1 else "are"
+        raise ShapeError(
+            f"{', '.join(missing)} {verb} missing", hint=f"needed are {', '.join(needed)}"
+        )
     values = {name: _READERS[name](name, value) for name, value in given.items()}
     if "lora" in values:
         values["model"] = replace(values["model"], lora=values.pop("lora"))
@@ -199,8 +202,11 @@ def _sized_model(items: tuple[tuple[tuple[str, Any], type], ...]) -> ModelConfig
     if missing:
         raise ShapeError(f"model has no {', '.join(missing)}", hint=f"give {', '.join(known)}")
     given.setdefault("kv_heads", given["heads"])
-    if "head_size" not in given:
-        given["head_size"] = _count("hidden", given["hidden"]) // _count("heads", given["heads"])
+    hidden, heads = (_count(f"model.{key}", given[key]) for key in ("hidden", "heads"))
+    if "head_size" not in given and hidden % heads:
+        message = f"model.hidden is {hidden:,}, which is not a multiple of model.heads, {heads:,}"
+        raise ShapeError(message, hint="give model.head_size")
+    given.setdefault("head_size", hidden // heads)
     sizes = {key: _count(f"model.{key}", given[key]) for key in MODEL_NAMES}
     switches = {
         key: _switch(f"model.{key}", given[key]) for key in ("gated", "tied") if key in given

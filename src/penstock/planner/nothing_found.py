@@ -6,9 +6,12 @@ it is.
 """
 
 from dataclasses import replace
+from math import prod
 
 from penstock.arch.layer_split import written_counts
+from penstock.arch.mesh_shape import MeshShape, refuse_misfits
 from penstock.errors import ShapeError, nearest
+from penstock.estimate.layout import refuse_shared_tokens
 from penstock.planner.bounding import SharedPieces, possible_entries
 from penstock.planner.divisions import divisions, meshes
 from penstock.planner.problem import KERNELS, PlanProblem
@@ -22,11 +25,7 @@ def nothing_found(problem: PlanProblem) -> ShapeError:
     no plan."""
     replicas = {mesh.replicas for mesh, _ in meshes(problem)}
     if not replicas:
-        given = _mesh_words(problem) or "any mesh"
-        return ShapeError(
-            f"{problem.cluster.gpus} GPUs cannot be divided by {given}",
-            hint=f"give sizes whose product divides {problem.cluster.gpus}",
-        )
+        return _of_mesh(problem)
     rows = problem.fixed.get("rows", 1)
     piece = problem.tokens * rows * min(replicas)
     if problem.batch_tokens % piece:
@@ -36,6 +35,30 @@ def nothing_found(problem: PlanProblem) -> ShapeError:
             hint=f"give {problem.near(piece)}",
         )
     return _of_schedule(problem) or _of_all(problem)
+
+
+def _of_mesh(problem: PlanProblem) -> ShapeError:
+    """Which of the sizes that are given no mesh of the cluster has: of all of them together more or
+    fewer ranks, or one that the model has no layers or heads for."""
+    gpus, given, layers = problem.cluster.gpus, problem.mesh, problem.model.layers
+    ring = given.get("ring", 1)
+    sizes = {"sequence": ring} | {axis: size for axis, size in given.items() if axis != "ring"}
+    divided = f"{gpus} GPUs cannot be divided by {_mesh_words(problem) or 'any mesh'}"
+    if gpus % prod(sizes.values()):
+        return ShapeError(divided, hint=f"give sizes whose product divides {gpus}")
+    pipeline, tensor = (sizes.get(axis, 1) for axis in ("pipeline", "tensor"))
+    if pipeline > layers:
+        return ShapeError(
+            f"pipeline is {pipeline}, but the model has {layers} layers",
+            hint=f"give a pipeline of {layers} or less",
+        )
+    try:
+        mesh = MeshShape(sequence=sizes["sequence"], ring=ring, tensor=tensor)
+        refuse_misfits(problem.model, replace(mesh, ring=given.get("ring", mesh.sequence)))
+        refuse_shared_tokens(problem.model, {"sequence": mesh.sequence, "tensor": tensor})
+    except ShapeError as error:
+        return error
+    return ShapeError(divided, hint="leave out one of these sizes")
 
 
 def _of_schedule(problem: PlanProblem) -> ShapeError | None:
@@ -48,7 +71,7 @@ def _of_schedule(problem: PlanProblem) -> ShapeError | None:
         return ShapeError(
             f"{name} is not planned with: its order is made for times, or it has stages, slices "
             "or recompute of its own",
-            hint="leave --schedule out: of a layout that is given, an estimate takes it",
+            hint="leave --schedule out: `penstock estimate` takes it, with all of a layout given",
         )
     return _of_sizes(problem, known[name]) or _of_options(problem, known[name])
 

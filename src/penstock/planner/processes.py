@@ -19,6 +19,7 @@ from typing import Any, NamedTuple, Protocol
 from penstock.core.collector import collector_resting
 from penstock.core.kernel import compile_small_work
 from penstock.errors import RunError
+from penstock.parent_process import Tie, hold_to, tie
 from penstock.planner.bounding import SharedPieces
 from penstock.planner.problem import PlanProblem
 from penstock.planner.records import all_work
@@ -62,11 +63,13 @@ class PlanProcesses:
         if count > 1:
             with compile_small_work():
                 all_work()
-            context = get_context("fork")
+            context, tied = get_context("fork"), tie()
             for _ in range(count):
                 here, there = context.Pipe()
                 others = (*self._lines, here)
-                process = context.Process(target=_serve, args=(there, others, problem), daemon=True)
+                process = context.Process(
+                    target=_serve, args=(there, others, problem, tied), daemon=True
+                )
                 process.start()
                 there.close()
                 self._lines.append(here)
@@ -169,13 +172,15 @@ def _from(line: Connection) -> Any:
     return found
 
 
-def _serve(line: Connection, others: Sequence[Connection], problem: PlanProblem) -> None:
-    """What a process does until its line is closed. An interrupt is for the one that asked."""
+def _serve(line: Connection, others: Sequence[Connection], problem: PlanProblem, tied: Tie) -> None:
+    """What a process does until its line is closed, be it with an answer that nobody has read. It
+    ends in the middle of a task where the one that asked is ended. An interrupt is for that one."""
+    hold_to(tied)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     for other in others:
         other.close()
     pieces = SharedPieces(problem)
-    with compile_small_work(), collector_resting(), suppress(EOFError, BrokenPipeError):
+    with compile_small_work(), collector_resting(), suppress(EOFError, ConnectionError):
         while True:
             task: Task = line.recv()
             try:

@@ -7,11 +7,12 @@ Cells go to a file line by line as they are done: what is there already is not r
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from json import dumps
+from json import dumps, loads
 from pathlib import Path
 from typing import Any
 
 from penstock.errors import FormatError, ShapeError, nearest
+from penstock.files.durable import replacement
 from penstock.files.json_object import decode_json
 from penstock.profiling.case import ProfileCase
 
@@ -25,6 +26,8 @@ SWITCHES: Mapping[str, str] = {
 }
 EXCLUDING = ({"recompute", "offload"},)
 """Switches that do not go together: what is computed again is not kept."""
+_BEGIN = '{"model": '
+"""Of the line of every cell."""
 OTHER_PRECISION = {"bf16": "fp32", "fp16": "fp32", "fp32": "bf16"}
 
 
@@ -89,7 +92,7 @@ def known_rows(path: Path) -> list[dict[str, Any]]:
         ) from None
     found = []
     for number, line in enumerate(lines):
-        if number + 1 == len(lines) and not line.endswith("\n"):
+        if number + 1 == len(lines) and _cut_off(line):
             break
         row = decode_json(line, f"line {number + 1} of {str(path)!r}")
         if not isinstance(row, dict) or "cell" not in row or "status" not in row:
@@ -100,9 +103,22 @@ def known_rows(path: Path) -> list[dict[str, Any]]:
     return found
 
 
+def _cut_off(line: str) -> bool:
+    """Whether a last line is the begin of a cell. A whole object without an end of its line is read
+    like others, so that a file of something else is refused and not written over."""
+    if line.endswith("\n") or not (line.startswith(_BEGIN) or _BEGIN.startswith(line)):
+        return False
+    try:
+        loads(line)
+    except ValueError:
+        return True
+    return False
+
+
 def keep_rows(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
-    """Write cells anew, without what was cut off."""
-    path.write_text("".join(dumps(row) + "\n" for row in rows))
+    """Write cells anew, without what was cut off. An interrupt leaves the file as it was."""
+    with replacement(path) as file:
+        file.write("".join(dumps(row) + "\n" for row in rows).encode())
 
 
 def row_of(rows: Sequence[Mapping[str, Any]], cell: MatrixCell) -> Mapping[str, Any] | None:

@@ -31,7 +31,8 @@ def report_page(record: Mapping[str, Any]) -> str:
     title = f"{case['model']} on {made['device']}: {case['tokens']:,} tokens"
     body = "\n".join(_sections(record))
     return (
-        f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>{escape(title)}'
+        f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
+        f'<meta name="viewport" content="width=device-width"><title>{escape(title)}'
         f"</title><style>{STYLE.read_text()}</style></head>\n<body><h1>{escape(title)}</h1>\n"
         f"{body}\n</body></html>\n"
     )
