@@ -252,7 +252,7 @@ class Shape:
         return self.slice_share[mb][slice] if self.slice_share else Fraction(1, self.slices[mb])
 
 
-@lru_cache(maxsize=256)
+@lru_cache(maxsize=256, typed=True)  # True is no count, and equal to 1
 def _even(devices: int, microbatches: int, chunks: int, slices: int) -> Shape:
     """Many records are asked for the same sizes, one after the other."""
     sizes = {"devices": devices, "microbatches": microbatches, "chunks": chunks, "slices": slices}
@@ -264,10 +264,8 @@ def _even(devices: int, microbatches: int, chunks: int, slices: int) -> Shape:
 
 def _positive(name: str, count: int) -> None:
     if type(count) is not int or count < 1:
-        raise ShapeError(
-            f"{name} is {count!r}, but must be an integer of at least 1",
-            hint=f"give {name} a value of 1 or more",
-        )
+        message = f"{name} is {count!r}, but must be an integer of at least 1"
+        raise ShapeError(message, hint=f"give {name} a value of 1 or more")
 
 
 def _limited(devices: int, stages: int, units: int) -> None:

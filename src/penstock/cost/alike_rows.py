@@ -55,9 +55,10 @@ def _sorted_out(schedule: Schedule, units: NDArray[np.int64]) -> AlikeRows:
     return AlikeRows(rows, kind, stage, alike[rows], number[key], units)
 
 
-Places = Sequence[tuple[int, int]]
+UnitPlaces = Sequence[tuple[int, int]]
 """A microbatch and a slice of each."""
-Slices = tuple[int, ...]
+LengthsOfUnits = Iterable[tuple[int, ...]]
+"""Slices up to each."""
 
 
 class AlikeUnits(NamedTuple):
@@ -73,7 +74,9 @@ class AlikeUnits(NamedTuple):
     """A unit of each that differs, and the last number, which stands for none."""
 
     @classmethod
-    def of(cls, numbers: Sequence[int], places: Places, lengths: Iterable[Slices]) -> "AlikeUnits":
+    def of(
+        cls, numbers: Sequence[int], places: UnitPlaces, lengths: LengthsOfUnits
+    ) -> "AlikeUnits":
         """With the first unit of each number."""
         every = np.array(numbers, np.int64)
         first = np.unique(every, return_index=True)[1].tolist()

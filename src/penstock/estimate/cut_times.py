@@ -35,7 +35,7 @@ KernelShares = Mapping[str, float]
 """Of the kernels of a layer, by name, what a place has."""
 
 
-NOTHING = LayerSeconds(0.0, 0.0, 0.0)
+NO_SECONDS = LayerSeconds(0.0, 0.0, 0.0)
 
 
 class LayersOfStages(NamedTuple):
@@ -59,7 +59,7 @@ class CutLayer(NamedTuple):
     def of(cls, times: LayerTimes, unit: UnitTokens, to_attention: str) -> "CutLayer":
         """What a slice takes at each place; ops of whole stages have none."""
         if not unit.whole:
-            return cls(*[NOTHING] * 3)
+            return cls(*[NO_SECONDS] * 3)
         projection = {
             f"{PRODUCT}{number}": 1.0
             for number, in_front in enumerate(_in_front(times.part))
@@ -103,7 +103,7 @@ def cut_seconds(
 
 def _attended(times: LayerTimes, unit: UnitTokens) -> LayerSeconds:
     """What attention of a slice takes; ops of whole stages have none."""
-    return times.attended_seconds(unit) if unit.whole else NOTHING
+    return times.attended_seconds(unit) if unit.whole else NO_SECONDS
 
 
 def _in_front(part: ModelConfig) -> Iterator[bool]:
