@@ -157,7 +157,11 @@ class Shape:
     @classmethod
     def even(cls, devices: int, microbatches: int, chunks: int = 1, slices: int = 1) -> "Shape":
         """`chunks` equal stages per device and `slices` equal slices per microbatch."""
-        return _even(devices, microbatches, chunks, slices)
+        sizes = (devices, microbatches, chunks, slices)
+        for name, count in zip(("devices", "microbatches", "chunks", "slices"), sizes):
+            _positive(name, count)
+        _limited(devices, devices * chunks, microbatches * slices)
+        return _even(*sizes)
 
     @property
     def microbatches(self) -> int:
@@ -252,13 +256,9 @@ class Shape:
         return self.slice_share[mb][slice] if self.slice_share else Fraction(1, self.slices[mb])
 
 
-@lru_cache(maxsize=256, typed=True)  # True is no count, and equal to 1
+@lru_cache(maxsize=256)
 def _even(devices: int, microbatches: int, chunks: int, slices: int) -> Shape:
     """Many records are asked for the same sizes, one after the other."""
-    sizes = {"devices": devices, "microbatches": microbatches, "chunks": chunks, "slices": slices}
-    for name, count in sizes.items():
-        _positive(name, count)
-    _limited(devices, devices * chunks, microbatches * slices)
     return Shape(devices, devices * chunks, (slices,) * microbatches)
 
 
