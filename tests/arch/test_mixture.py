@@ -43,8 +43,8 @@ def test_all_experts_are_stored_and_those_of_a_token_are_computed() -> None:
     record = ExpertMlp(8, 6, ExpertMixture(5, 2), 2)
     assert record.weights == 5 * 8 + 5 * 3 * 8 * 6
     assert record.flops_per_token == 2 * (5 * 8 + 2 * 3 * 8 * 6)
-    assert record.active_along(OUTPUTS) == 2 * 2 * 8 * 6
-    assert record.active_along(INPUTS) == 2 * 8 * 6
+    assert record.weights_along(OUTPUTS) == 5 * 2 * 8 * 6
+    assert record.weights_along(INPUTS) == 5 * 8 * 6
     assert sum(each.elements for each in record.parameters) == record.weights
 
 

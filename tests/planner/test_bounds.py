@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from penstock.arch.config import ModelConfig
+from penstock.arch.config import ModelConfig, with_layers
 from penstock.arch.presets import model
 from penstock.core.kernel import compile_small_work
 from penstock.estimate.price import estimate_step
@@ -26,6 +26,7 @@ MODELS: dict[str, ModelConfig | None] = {
     "layers of three kinds": FUSED,
     "tokens left out": model("subllm-1.3b"),
     "windows in some layers": model("gemma3-1b"),
+    "experts": with_layers(model("qwen3-30b-a3b"), 16),
 }
 
 

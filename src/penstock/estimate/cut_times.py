@@ -109,7 +109,7 @@ def _attended(times: LayerTimes, unit: UnitTokens) -> LayerSeconds:
 def _in_front(part: ModelConfig) -> Iterator[bool]:
     """Which products of a layer, in the order of `LayerTimes.products`, lead into attention."""
     names = {each.name for each in front_parameters(part)}
-    yield from (own[0].name in names for _, _, own in multiplied_matrices(part))
+    yield from (own[0].name in names for own in multiplied_matrices(part))
     yield from (each.name in names for each in adapter_matrices(part))
 
 

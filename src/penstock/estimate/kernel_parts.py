@@ -4,10 +4,10 @@ Where layers are cut, their kernels run on several stages, so that each has to b
 """
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
 from penstock.arch.config import ModelConfig
 from penstock.arch.layers.parameter import INPUTS, OUTPUTS, Parameter
-from penstock.arch.layers.record import LayerRecord
 from penstock.cluster.measured import PRODUCT_PASSES
 from penstock.estimate.layer_seconds import UnitTokens
 
@@ -62,16 +62,52 @@ def logits_moved(part: ModelConfig, logits: float) -> float:
     return 3 * logits * part.element_bytes
 
 
-def multiplied_matrices(part: ModelConfig) -> Iterator[tuple[LayerRecord, int, list[Parameter]]]:
-    """The matrices of each product of a layer: those of one input are one product. In front of them
-    their record, and the axis along which ranks share them."""
+class LayerMatrix(NamedTuple):
+    """What a product of a layer multiplies tokens with: a matrix, or some of several alike, where
+    tokens choose among experts."""
+
+    outputs: int
+    inputs: int
+    held: int = 1
+    """Matrices that a rank has."""
+    met: int = 1
+    """How many of these a token is multiplied with."""
+
+    @property
+    def sides(self) -> tuple[int, int]:
+        return self.outputs, self.inputs
+
+    def dealt(self, tokens: int) -> tuple[int, int]:
+        """Matrices that tokens meet, and the rows of each, of which all have as many.
+
+        >>> LayerMatrix(8, 8).dealt(64), LayerMatrix(8, 8, held=4, met=2).dealt(64)
+        ((1, 64), (4, 32))
+        >>> LayerMatrix(8, 8, held=4, met=2).dealt(1)
+        (2, 1)
+        """
+        rows = tokens * self.met
+        groups = max(1, min(self.held, rows))
+        return groups, -(-rows // groups)
+
+
+def multiplied_matrices(part: ModelConfig) -> Iterator[list[Parameter]]:
+    """The matrices of each product of a layer: those of one input are one product, and so are those
+    of all experts. A router's is none that ranks share along an axis."""
     for record in part.layer_records:
-        for axis in (OUTPUTS, INPUTS):
+        for axis in (None, OUTPUTS, INPUTS):
             own = [
                 each for each in record.kind.parameters if each.axis == axis and len(each.shape) > 1
             ]
             if own:
-                yield record, axis, own
+                yield own
+
+
+def layer_matrix(part: ModelConfig, own: list[Parameter]) -> LayerMatrix:
+    """What the matrices of a product are together; those of one expert lie behind each other."""
+    held = len({each.expert for each in own})
+    met = part.mixture.per_token if part.mixture and own[0].expert is not None else 1
+    outputs = sum(each.shape[0] for each in own) // held
+    return LayerMatrix(outputs, own[0].shape[1], held, met)
 
 
 def adapter_matrices(part: ModelConfig) -> list[Parameter]:

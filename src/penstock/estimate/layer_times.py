@@ -11,6 +11,9 @@ key/value heads of d, f inside the MLP):
     gate             (read two, write) f                (read three, write two) f
 
 A norm that is not fused is a kernel for each of its steps, in 32 bits: `PLAIN_NORM` has the bytes.
+Experts have a product each, with the rows of the tokens that chose them. Assumption: all are chosen
+equally often.
+
 Attention that is not fused writes scores and probabilities of all pairs, also of those that the
 mask hides: `PAIR_MOVED` has the bytes (estimate/plain_kernels.py).
 """
@@ -29,7 +32,9 @@ from penstock.estimate.kernel_parts import (
     KERNELS_OF,
     PRODUCT,
     KernelSeconds,
+    LayerMatrix,
     adapter_matrices,
+    layer_matrix,
     layer_moved,
     logits_moved,
     multiplied_matrices,
@@ -54,6 +59,9 @@ SMALL_KERNELS = 6
 """Kernels of a layer's forward beside products and attention: norms, sums, rotation, gate."""
 MLP_KERNELS = 3
 """The same of a layer without attention: norm, sum, gate."""
+GROUPED_BYTES = 2
+"""Size of the numbers of which one kernel multiplies the rows of all experts; of others, and where
+sums have 32 bits, each expert has a kernel (model/layers/expert_products.py)."""
 
 
 @dataclass(frozen=True)
@@ -110,35 +118,32 @@ class LayerTimes:
         return self.gpu.memory_rate * self.gpu.reached.memory
 
     @cached_property
-    def matrices(self) -> list[tuple[int, int]]:
-        """Outputs and inputs of each product of a layer, of what a token meets; matrices of one
-        input are one product."""
-        found: list[tuple[int, int]] = []
-        for record, axis, own in multiplied_matrices(self.part):
-            outputs = sum(each.shape[0] for each in own)
-            met = outputs * record.active_along(axis) // record.weights_along(axis)
-            found.append((met, own[0].shape[1]))
-        return found
+    def matrices(self) -> list[LayerMatrix]:
+        """Of each product of a layer; matrices of one input are one product."""
+        return [layer_matrix(self.part, own) for own in multiplied_matrices(self.part)]
 
     @cached_property
-    def adapters(self) -> list[tuple[int, int]]:
-        """The same of the matrices that adapters have, one by one."""
-        return [(each.shape[0], each.shape[1]) for each in adapter_matrices(self.part)]
+    def adapters(self) -> list[LayerMatrix]:
+        """The matrices that adapters have, one by one."""
+        return [LayerMatrix(*each.shape) for each in adapter_matrices(self.part)]
 
     def products(self, tokens: int) -> Iterator[tuple[Product, ...]]:
         """Forward, input gradient and weight gradient of each; the frozen have not the last. That
         adds to 32 bits, which are read and written."""
         frozen = self.matrices if self.adapters else []
-        for number, (outputs, inputs) in enumerate((*self.matrices, *self.adapters)):
-            passes = self._passes(tokens, outputs, inputs)
+        for number, matrix in enumerate((*self.matrices, *self.adapters)):
+            passes = self._passes(tokens, matrix)
             yield passes[:2] if number < len(frozen) else passes
 
-    def _passes(self, tokens: int, outputs: int, inputs: int) -> tuple[Product, ...]:
-        size = self.part.element_bytes
+    def _passes(self, tokens: int, matrix: LayerMatrix) -> tuple[Product, ...]:
+        size, (outputs, inputs) = self.part.element_bytes, matrix.sides
+        groups, rows = matrix.dealt(tokens)
+        kernels = 1 if size == GROUPED_BYTES else groups
+        together = groups // kernels
         return (
-            Product(tokens, outputs, inputs, size),
-            Product(tokens, inputs, outputs, size),
-            Product(outputs, inputs, tokens, 2 * wide_bytes(size), adds=True),
+            Product(rows, outputs, inputs, size, together=together, kernels=kernels),
+            Product(rows, inputs, outputs, size, together=together, kernels=kernels),
+            Product(outputs, inputs, rows, 2 * wide_bytes(size), adds=True, kernels=groups),
         )
 
     def head_seconds(self, tokens: int, flops: float, kind: str) -> float:
@@ -146,7 +151,7 @@ class LayerTimes:
         if not flops:
             return 0.0
         piece = self.head_piece(tokens)
-        passes = self._passes(piece.m, piece.n, piece.k)[: 2 + self.part.trains_all]
+        passes = self._passes(piece.m, LayerMatrix(piece.n, piece.k))[: 2 + self.part.trains_all]
         rate = sum(each.flops for each in passes) / sum(self._times_of(passes))
         return flops / rate + self.loss_moved(flops) / self.memory_rate
 

@@ -2,7 +2,8 @@
 
 The work is the same as on any GPU (estimate/layer_times.py): products by shape, attention by pairs,
 kernels that move bytes. Only the rates are measured, each at the sizes of this layer, and the sums
-are multiplied by what a step makes of kernels.
+are multiplied by what a step makes of kernels. Products of experts were measured one by one: all of
+them take as many times as long.
 
 A product that is measured alone finds its input in the caches of a host, and its output stays in
 them. In a step other kernels come between, and what products then take longer grows with what they
@@ -36,8 +37,9 @@ def activations_of(matrices: Sequence[tuple[int, int]]) -> float:
 
 def activations_by_part(times: LayerTimes) -> dict[str, float]:
     """The same of a layer and of the head."""
+    layer = [each.sides for each in times.matrices for _ in range(each.met)]
     head = [(times.part.vocabulary, times.part.hidden)]
-    return dict(zip(PRODUCTS_OF, map(activations_of, (times.matrices, head))))
+    return dict(zip(PRODUCTS_OF, map(activations_of, (layer, head))))
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,10 @@ The library has kernels of several tiles and takes the fastest. Sources: NVIDIA,
 Multiplication Background User's Guide" (tile and wave quantization). The rates of smaller tiles are
 assumptions: a tile reads (a + b) k numbers for a b k products.
 
+Experts have matrices of their own, and each has the rows of its tokens alone: as many products that
+are short, all of whose matrices are read. One kernel may have the tiles of all of them, which then
+share waves; or they are kernels one after the other.
+
 A weight gradient adds to numbers of 32 bits. A tile reads and writes them when its products are
 there, and part of that is not hidden behind other tiles: it is what microbatches of few tokens pay
 for, since k are the tokens. On an H200 a gradient [27648, 5120] of 2,048, 4,096 and 8,192 tokens
@@ -43,20 +47,34 @@ class Product:
     result_bytes: int
     adds: bool = False
     """Whether it adds to its result, which is read and written."""
+    together: int = 1
+    """Products of this size that are one kernel, each with a matrix of its own."""
+    kernels: int = 1
+    """Such kernels, one after the other."""
+
+    @property
+    def groups(self) -> int:
+        """Products of this size."""
+        return self.together * self.kernels
 
     @property
     def flops(self) -> int:
-        return 2 * self.m * self.n * self.k
+        """Of all of them."""
+        return 2 * self.m * self.n * self.k * self.groups
 
     def seconds(self, gpu: Gpu, rate: float, element_bytes: int) -> float:
         """On a GPU whose cores together do `rate` FLOPs per second in large products."""
         per_core = rate / gpu.cores
         computing = min(
-            -(-(-(-self.m // a) * -(-self.n // b)) // gpu.cores) * 2 * a * b * self.k / share
-            for a, b, share in TILES
+            -(-self._tiles(a, b) // gpu.cores) * 2 * a * b * self.k / share for a, b, share in TILES
         )
         memory_rate = gpu.memory_rate * gpu.reached.memory
-        result = self.m * self.n * self.result_bytes
-        moved = (self.m + self.n) * self.k * element_bytes + result
+        result = self.m * self.n * self.together * self.result_bytes
+        moved = (self.m + self.n) * self.k * self.together * element_bytes + result
         exposed = ADDED_EXPOSED * self.adds * result / memory_rate
-        return KERNEL_START + max(computing / per_core + exposed, moved / memory_rate)
+        own = KERNEL_START + max(computing / per_core + exposed, moved / memory_rate)
+        return self.kernels * own
+
+    def _tiles(self, a: int, b: int) -> int:
+        """Of a kernel, with tiles of that size."""
+        return self.together * -(-self.m // a) * -(-self.n // b)

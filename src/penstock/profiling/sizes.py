@@ -2,7 +2,8 @@
 
 A model that is estimated has other widths and other slices than the one that was profiled. So its
 matrices are measured at half and at twice their widths too, with fewer and with more tokens than
-its slices have; attention at several tokens, each with several lengths before them.
+its slices have, those of experts with the rows that these have of them; attention at several
+tokens, each with several lengths before them.
 """
 
 from collections.abc import Iterator
@@ -10,6 +11,7 @@ from typing import NamedTuple
 
 from penstock.arch.config import ModelConfig
 from penstock.cluster.measured import PRODUCT_PASSES
+from penstock.estimate.kernel_parts import LayerMatrix
 from penstock.estimate.layer_seconds import UnitTokens
 from penstock.estimate.layer_times import LayerTimes
 from penstock.estimate.products import Product
@@ -52,17 +54,24 @@ def token_counts(case: ProfileCase) -> list[int]:
 
 def product_sizes(case: ProfileCase, times: LayerTimes) -> Iterator[tuple[str, Product]]:
     """Products of a layer and of the head by pass."""
-    layer, (words, hidden) = set[MatrixSides](), (case.model.vocabulary, case.model.hidden)
-    for outputs, inputs in times.matrices:
-        layer |= {(int(outputs * width), int(inputs * width)) for width in case.widths}
-    for matrix in sorted(each for each in layer if min(each) > 0):
-        for tokens in token_counts(case):
-            yield from _passes(tokens, matrix, case.model.element_bytes)
+    layer = {size for matrix in times.matrices for size in _layer_sizes(case, matrix)}
+    for outputs, inputs, rows in sorted(each for each in layer if min(each) > 0):
+        yield from _passes(rows, (outputs, inputs), case.model.element_bytes)
+    words, hidden = case.model.vocabulary, case.model.hidden
     head = {(words, int(hidden * width)) for width in case.widths} | {(max(1, words // 2), hidden)}
     pieces = {times.head_piece(tokens).m for tokens in token_counts(case)}
     for matrix in sorted(each for each in head if min(each) > 0):
         for tokens in sorted(pieces):
             yield from _passes(tokens, matrix, case.model.element_bytes)
+
+
+def _layer_sizes(case: ProfileCase, matrix: LayerMatrix) -> Iterator[tuple[int, int, int]]:
+    """Outputs, inputs and rows of products with a matrix of the layer, or with that of an
+    expert."""
+    for width in case.widths:
+        for tokens in token_counts(case):
+            _, rows = matrix.dealt(tokens)
+            yield int(matrix.outputs * width), int(matrix.inputs * width), rows
 
 
 def _passes(tokens: int, matrix: MatrixSides, size: int) -> Iterator[tuple[str, Product]]:

@@ -103,9 +103,6 @@ class Adapted(LayerRecord):
         """What a token meets of the matrices, and all adapters."""
         return self.base.active_weights + self.trained
 
-    def active_along(self, axis: int) -> int:
-        return self.base.active_along(axis)
-
     @property
     def adapters(self) -> tuple[Parameter, ...]:
         return tuple(each for each in self.parameters if each.trained)

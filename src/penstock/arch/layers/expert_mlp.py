@@ -81,10 +81,6 @@ class ExpertMlp(LayerRecord):
         """Elements of one expert's matrices."""
         return 3 * self.ffn * self.hidden
 
-    def active_along(self, axis: int) -> int:
-        """Of k experts, which all have the same shapes."""
-        return self.weights_along(axis) * self.mixture.per_token // self.mixture.held
-
     @property
     def saved_bytes(self) -> int:
         """For each of k rows 3 f elements, the row's weight, and the numbers of its place and of

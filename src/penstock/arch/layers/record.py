@@ -54,10 +54,6 @@ class LayerRecord:
         """Elements of the matrices that one token meets: all, unless it chooses among them."""
         return self.weights
 
-    def active_along(self, axis: int) -> int:
-        """The same of those that tensor-parallel ranks share along an axis."""
-        return self.weights_along(axis)
-
     @property
     def vectors(self) -> int:
         """Elements of its norms and biases."""
