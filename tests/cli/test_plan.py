@@ -90,6 +90,7 @@ def test_misuse_exits_with_2(
         (["--save", f"{__file__}/plan.toml"], "is not a folder that can be written to"),
         (["--save", "a" * 300], "File name too long"),
         (["--save", "-"], "--save is '-'"),
+        (["--html", ""], "--html is empty"),
         (["--save", "a.toml", "--html", "./a.toml"], "--save and --html would both be written to"),
         (["--why", "6"], "there is no plan 6"),
         (["--pick", "2", "--top", "1"], "give 1 to 1"),

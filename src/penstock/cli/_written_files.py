@@ -9,7 +9,10 @@ from penstock.errors import ShapeError, shown
 
 def refuse_lost(files: Mapping[str, str | Path | None]) -> None:
     """Refuse paths, by their flags, that nothing can be written to, and one path given twice."""
-    given = {flag: Path(path) for flag, path in files.items() if path}
+    for flag, path in files.items():
+        if path == "":  # a variable of a shell that is not set
+            raise ShapeError(f"{flag} is empty", hint=f"give a file, or leave {flag} out")
+    given = {flag: Path(path) for flag, path in files.items() if path is not None}
     for flag, path in given.items():
         _refuse_one(flag, path)
         sharing = [other for other, second in given.items() if second.absolute() == path.absolute()]

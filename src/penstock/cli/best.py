@@ -71,7 +71,7 @@ class Costs:
 
 
 Save = Annotated[
-    str, typer.Option("--save", metavar="FILE", help="Write the winner as text lanes.")
+    str | None, typer.Option("--save", metavar="FILE", help="Write the winner as text lanes.")
 ]
 Seconds = Annotated[
     float,
@@ -84,7 +84,7 @@ def register(app: typer.Typer) -> None:
 
 
 def best_of_all(
-    size: Size, costs: Costs, save: Save = "", seconds: Seconds = 8.0, as_json: AsJson = False
+    size: Size, costs: Costs, save: Save = None, seconds: Seconds = 8.0, as_json: AsJson = False
 ) -> None:
     """Find the fastest schedule: every registered one, then a search, against a lower bound.
 

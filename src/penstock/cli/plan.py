@@ -63,11 +63,11 @@ class PlanFlags:
         int, typer.Option("--pick", min=1, metavar="PLAN", help="The plan of --save and --html.")
     ] = 1
     save: Annotated[
-        str, typer.Option("--save", metavar="FILE", help="Write it for `penstock train`.")
-    ] = ""
+        str | None, typer.Option("--save", metavar="FILE", help="Write it for `penstock train`.")
+    ] = None
     html: Annotated[
-        str, typer.Option("--html", metavar="FILE", help="Draw its timeline and memory.")
-    ] = ""
+        str | None, typer.Option("--html", metavar="FILE", help="Draw its timeline and memory.")
+    ] = None
 
     def refuse_vain(self) -> None:
         """Before a search, which takes seconds."""
