@@ -118,12 +118,14 @@ def logits_of(held: Held, tokens: Tensor, levels: PieceLevels | None = None) -> 
 
 
 def test_section_5_5_in_inference_later_tokens_change_nothing() -> None:
+    """How many of them are kept changes the sizes of products, which some processors round in
+    other ways."""
     held, tokens = whole_stage(model_of()), random_tokens()
     right = logits_of(held, tokens)
     for at in range(1, LENGTH):
         changed = tokens.clone()
         changed[at:] = torch.randint(VOCABULARY, (LENGTH - at,))
-        assert torch.equal(logits_of(held, changed)[:at], right[:at]), at
+        assert relative(logits_of(held, changed)[:at], right[:at]) < EXACT, at
 
 
 def test_section_5_5_in_training_only_the_selection_looks_ahead() -> None:
