@@ -55,7 +55,7 @@ class PlanFlags:
     most: Annotated[
         int,
         typer.Option("--simulate", min=1, max=1_000_000, metavar="N", help="Simulations at most."),
-    ] = 600
+    ] = 1000
     why: Annotated[
         int, typer.Option("--why", min=0, metavar="PLAN", help="Explain a plan, by its number.")
     ] = 0
