@@ -8,7 +8,7 @@ around it. Scores of a small model are not spread normally, so their share may b
 
 from collections.abc import Iterator
 from pathlib import Path
-from statistics import NormalDist
+from statistics import NormalDist, fmean
 from sysconfig import get_path
 
 import pytest
@@ -36,7 +36,7 @@ from penstock.run.step.state import begin
 
 pytestmark = pytest.mark.torch
 
-KEEP, ROWS, LENGTH, STEPS = 0.64, 4, 256, 400
+KEEP, ROWS, LENGTH, STEPS, RUNS = 0.64, 4, 256, 400, 3
 MODEL = ModelConfig(
     *(3, 48, 144, 2, 1, 24, 256), subsampling=Subsampling("T(T)T", KEEP, 100, balancer_steps=1000)
 )
@@ -82,16 +82,16 @@ def text() -> Tensor:
     return torch.frombuffer(bytearray(b"".join(map(Path.read_bytes, files))), dtype=torch.uint8)
 
 
-def batches() -> Iterator[Microbatch]:
-    data, generator = text().long(), torch.Generator().manual_seed(0)
+def batches(seed: int) -> Iterator[Microbatch]:
+    data, generator = text().long(), torch.Generator().manual_seed(seed)
     while True:
         starts = torch.randint(len(data) - LENGTH, (ROWS, 1), generator=generator)
         words = data[starts + torch.arange(LENGTH + 1)]
         yield Microbatch(words[:, :-1], words[:, 1:], ((0,),) * ROWS)
 
 
-def trained_scores(monkeypatch: pytest.MonkeyPatch) -> Tensor:
-    """Those of the last tenth of the steps of a run."""
+def trained_scores(monkeypatch: pytest.MonkeyPatch, seed: int) -> Tensor:
+    """Those of the second half of a run: their mean goes up and down within tens of steps."""
     seen: list[Tensor] = []
     own = Brackets._score_gradient
 
@@ -103,22 +103,34 @@ def trained_scores(monkeypatch: pytest.MonkeyPatch) -> Tensor:
     plan = StepPlan(Layout.of(MODEL, ONE_STAGE, LENGTH), ONE_STAGE, ((LENGTH,),), rows=ROWS)
     engine = engine_on(Mesh(Grid()), plan, AdamW(), torch.device("cpu"))
     begin(engine, seed=0)
-    for step, batch in zip(range(STEPS), batches()):
+    for step, batch in zip(range(STEPS), batches(seed)):
         engine.step([batch], 3e-3 * min(1, (step + 1) / 20))
-    return torch.cat(seen[-STEPS // 10 :])
+    monkeypatch.setattr(Brackets, "_score_gradient", own)
+    return torch.cat(seen[STEPS // 2 :])
+
+
+def centre(scores: Tensor) -> float:
+    """The mean, in standard deviations."""
+    return float(scores.mean() / scores.std())
+
+
+def share(scores: Tensor) -> float:
+    """Of scores that are positive."""
+    return float((scores > 0).float().mean())
 
 
 @pytest.mark.matrix
 def test_section_5_4_a_balancer_keeps_scores_of_a_trained_model_in_its_bounds(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Without it nearly all tokens of this run end below 0, and none would be kept later."""
-    scores = trained_scores(monkeypatch)
+    """Runs on other batches, and on other processors, differ more than the bounds: so it is the
+    mean of some. Without it nearly all tokens end below 0, and none would be kept later."""
+    runs = [trained_scores(monkeypatch, seed) for seed in range(RUNS)]
     low, high = mean_bounds(KEEP)
-    assert low - 0.2 < float(scores.mean() / scores.std()) < high + 0.2
-    share = float((scores > 0).float().mean())
-    assert share > 0.35
+    assert low - 0.2 < fmean(map(centre, runs)) < high + 0.2
+    held = fmean(map(share, runs))
+    assert held > 0.35
     monkeypatch.setattr(bracket, "balancer_chance", lambda *_: 0.0)
-    alone = trained_scores(monkeypatch)
-    assert float(alone.mean() / alone.std()) < -1
-    assert float((alone > 0).float().mean()) < share / 2
+    alone = trained_scores(monkeypatch, seed=0)
+    assert centre(alone) < -1
+    assert share(alone) < held / 2

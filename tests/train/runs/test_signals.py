@@ -29,12 +29,19 @@ def straight(setting: Setting) -> Ran:
     return ran
 
 
+def heed_interrupts() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 @contextmanager
 def launched(setting: Setting, name: str) -> Iterator[Started]:
-    """`penstock train` as a shell would start it, its launcher and all."""
+    """`penstock train` as a shell would start it, its launcher and all; also where these tests run
+    in the background of a shell, which has them ignore interrupts."""
     command = [sys.executable, "-m", "penstock", *setting.words(*LONG, name=name)]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    process = subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True)
+    process = subprocess.Popen(
+        command, env=environment, stderr=subprocess.PIPE, text=True, preexec_fn=heed_interrupts
+    )
     try:
         yield process
     finally:
