@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 from loops import each
 from penstock.arch.presets import MODELS
+from penstock.cost.op_collectives import LAYER_PARTS
 from penstock.estimate.layer_seconds import UnitTokens
 from penstock.estimate.layer_sorts import layer_sorts
 from penstock.estimate.layer_times import LayerTimes
@@ -76,6 +77,16 @@ def test_the_first_layers_of_a_stage_are_those_that_run_again() -> None:
     _, once = _of_stages("B", **shifted)
     _, other = _of_stages("B", **shifted, recompute="layers=1")
     assert (other - once)[1] == pytest.approx((other - once)[0], rel=1e-6)
+
+
+def test_layers_that_run_again_send_what_their_windows_ask_for() -> None:
+    """In a ring, attention of fewer pairs hides less of what it sends."""
+    sizes = {"mesh": "pipeline=2,sequence=2,ring=2", "cluster": "h100:4"}
+    cost, _ = _of_stages("B", **sizes, recompute="layers=13")
+    for stage in range(2):
+        sent = [part for part in cost._parts("F", stage) if part[1].name == LAYER_PARTS["F"]]
+        assert {each.window: count for count, each in sent} == {512: 11, None: 2}
+        assert [part for part in cost._parts("B", stage) if part in sent] == sent
 
 
 def test_balanced_stages_have_fewer_layers_where_these_see_all_keys() -> None:

@@ -4,8 +4,8 @@ A step has thousands of ops and few that differ: microbatches are cut alike. So 
 looks at one of each sort, and hands on what it found to all the others.
 """
 
-from collections.abc import Iterable, Sequence
-from functools import lru_cache
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
 from itertools import chain
 from typing import NamedTuple
 
@@ -55,13 +55,8 @@ def _sorted_out(schedule: Schedule, units: NDArray[np.int64]) -> AlikeRows:
     return AlikeRows(rows, kind, stage, alike[rows], number[key], units)
 
 
-UnitPlaces = Sequence[tuple[int, int]]
-"""A microbatch and a slice of each."""
-LengthsOfUnits = Iterable[tuple[int, ...]]
-"""Slices up to each."""
-
-
-class AlikeUnits(NamedTuple):
+@dataclass(frozen=True)
+class AlikeUnits:
     """Slices of microbatches that differ."""
 
     numbers: NDArray[np.int64]
@@ -70,17 +65,11 @@ class AlikeUnits(NamedTuple):
     """Of each that differs a microbatch and a slice that it stands at."""
     lengths: tuple[tuple[int, ...], ...]
     """Of each that differs the slices up to it."""
-    first: tuple[int, ...]
-    """A unit of each that differs, and the last number, which stands for none."""
 
-    @classmethod
-    def of(
-        cls, numbers: Sequence[int], places: UnitPlaces, lengths: LengthsOfUnits
-    ) -> "AlikeUnits":
-        """With the first unit of each number."""
-        every = np.array(numbers, np.int64)
-        first = np.unique(every, return_index=True)[1].tolist()
-        return cls(every, tuple(places), tuple(lengths), tuple(first))
+    @cached_property
+    def first(self) -> tuple[int, ...]:
+        """A unit of each that differs, and the last number, which stands for none."""
+        return tuple(np.unique(self.numbers, return_index=True)[1].tolist())
 
 
 @lru_cache(maxsize=256)
@@ -95,11 +84,11 @@ def alike_units(microbatches: tuple[tuple[int, ...], ...]) -> AlikeUnits:
             places += [(number, end - 1) for end in ends if lengths[:end] not in known]
             of_lengths[lengths] = [known.setdefault(lengths[:end], len(known)) for end in ends]
     each = chain(*(of_lengths[lengths] for lengths in microbatches))
-    return AlikeUnits.of([*each, len(known)], places, known)
+    return AlikeUnits(np.array([*each, len(known)], np.int64), tuple(places), tuple(known))
 
 
 def single_units(microbatches: tuple[tuple[int, ...], ...]) -> AlikeUnits:
     """All slices, where each of them is different."""
     places = [(at, end) for at, lengths in enumerate(microbatches) for end in range(len(lengths))]
-    lengths = (microbatches[at][: end + 1] for at, end in places)
-    return AlikeUnits.of(range(len(places) + 1), places, lengths)
+    lengths = tuple(microbatches[at][: end + 1] for at, end in places)
+    return AlikeUnits(np.arange(len(places) + 1), tuple(places), lengths)

@@ -72,12 +72,13 @@ def op_parts(
     elif kind in BACKWARD_KINDS:
         before = "loss_backward" if heads else "from_other_stage"
         behind = "embedding_backward" if embeds else "nothing"
-    return [end(before), *_of_layers(workload, share, of), end(behind)]
+    name = LAYER_PARTS.get(kind)
+    layers = parts_of_layers(share, workload.split[stage], name) if name else ()
+    return [end(before), *layers, end(behind)]
 
 
-def _of_layers(workload: Workload, share: RankShare, of: tuple[str, int]) -> Iterator[RepeatedPart]:
-    """Those of the layers of a stage, of each kind, with a sliding window and without one."""
-    kind, stage = of
-    for model, window, layers in alike_layers(share.model, workload.split[stage]):
-        if layers and kind in LAYER_PARTS:
-            yield layers, PartOfSlice(share.of_kind(model), window, LAYER_PARTS[kind])
+def parts_of_layers(share: RankShare, layers: range, name: str) -> Iterator[RepeatedPart]:
+    """Those of some layers, of each kind, with a sliding window and without one."""
+    for model, window, count in alike_layers(share.model, layers):
+        if count:
+            yield count, PartOfSlice(share.of_kind(model), window, name)

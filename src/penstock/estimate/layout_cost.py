@@ -23,9 +23,8 @@ from penstock.cost.collectives import (
 )
 from penstock.cost.copies import Copies
 from penstock.cost.exchange import Exchange
-from penstock.cost.layer_sums import alike_layers
 from penstock.cost.model import SIZES, Link
-from penstock.cost.op_collectives import LAYER_PARTS, PartOfSlice, RepeatedPart
+from penstock.cost.op_collectives import LAYER_PARTS, RepeatedPart, parts_of_layers
 from penstock.cost.transformer import PICOSECOND
 from penstock.estimate.cluster_links import seconds_of_each
 from penstock.estimate.kept import KeptSums, collective_seconds, kept_sums
@@ -107,12 +106,8 @@ class LayoutCost(SecondsOfOps):
         """Layers that are computed again send what their forward sends."""
         found = super()._parts(kind, stage)
         if self.again and kind in BACKWARD_KINDS:
-            again = alike_layers(self.share.model, self.workload.split[stage][: self.again])
-            found += [
-                (count, PartOfSlice(self.share.of_kind(own), window, LAYER_PARTS["F"]))
-                for own, window, count in again
-                if count
-            ]
+            again = self.workload.split[stage][: self.again]
+            found += parts_of_layers(self.share, again, LAYER_PARTS["F"])
         return found
 
     @cached_property

@@ -41,8 +41,9 @@ def _of_mesh(problem: PlanProblem) -> ShapeError:
     """Which of the sizes that are given no mesh of the cluster has: of all of them together more or
     fewer ranks, or one that the model has no layers or heads for."""
     gpus, given, layers = problem.cluster.gpus, problem.mesh, problem.model.layers
-    ring = given.get("ring", 1)
-    sizes = {"sequence": ring} | {axis: size for axis, size in given.items() if axis != "ring"}
+    sizes = {"sequence": given.get("ring", 1)} | {
+        axis: size for axis, size in given.items() if axis != "ring"
+    }
     divided = f"{gpus} GPUs cannot be divided by {_mesh_words(problem) or 'any mesh'}"
     if gpus % prod(sizes.values()):
         return ShapeError(divided, hint=f"give sizes whose product divides {gpus}")
@@ -53,9 +54,10 @@ def _of_mesh(problem: PlanProblem) -> ShapeError:
             hint=f"give a pipeline of {layers} or less",
         )
     try:
-        mesh = MeshShape(sequence=sizes["sequence"], ring=ring, tensor=tensor)
-        refuse_misfits(problem.model, replace(mesh, ring=given.get("ring", mesh.sequence)))
-        refuse_shared_tokens(problem.model, {"sequence": mesh.sequence, "tensor": tensor})
+        sequence = sizes["sequence"]
+        mesh = MeshShape(sequence=sequence, ring=given.get("ring", sequence), tensor=tensor)
+        refuse_misfits(problem.model, mesh)
+        refuse_shared_tokens(problem.model, {"sequence": sequence, "tensor": tensor})
     except ShapeError as error:
         return error
     return ShapeError(divided, hint="leave out one of these sizes")
