@@ -149,6 +149,7 @@ def profile_measure(
     _refuse_device(device)
     refuse_lost({"--out": out, "--html": html})
     case = case_of(model, tokens, slices, precision or usual_precision(device))
+    case.refuse_unlike_layers()
     often = Rounds(rounds, steps, first)
     record = profile_machine(case, device, ranks, often, note)
     if out is not None:

@@ -35,6 +35,9 @@ MOVING_KERNELS = (
     ("loss", "inputs"),
 )
 """Kernels that only move bytes, with their passes."""
+EXPERT_ROWS = "rows"
+"""What moves rows of tokens to experts and back, and chooses these: of models with experts."""
+ROUTING_KERNELS = tuple((EXPERT_ROWS, passed) for passed in PRODUCT_PASSES[:2])
 FACTORS = ("forward", "inputs", "weights", "attention forward", "attention backward", "head")
 """What a step is compared with kernels one by one in."""
 PRODUCTS_OF = ("layer", "head")
@@ -152,6 +155,12 @@ class MeasuredKernels:
     activations: Mapping[str, float] = field(default_factory=dict)
     """Of the profiled step's products, by `PRODUCTS_OF`: what they read and write beside weights,
     for each multiplication. Empty where a step takes as many times longer at any width."""
+    windowed: Mapping[str, RateSurface] = field(default_factory=dict)
+    """The same as `attention`, of heads, their size and a window that they have. Empty where none
+    was measured."""
+    grouped: Mapping[str, RateSurface] = field(default_factory=dict)
+    """FLOPs per second by pass of kernels that multiply rows of several experts, of matrices and
+    their number at rows of each. Empty where none was measured."""
     sums: Mapping[tuple[str, int], RateSurface] = field(default_factory=dict)
     """Bytes per second of collectives by type and ranks, at bytes that a rank sends."""
 
@@ -164,12 +173,16 @@ class MeasuredKernels:
         nearest = min(known, key=lambda size: abs(size - ranks))
         return sent / self.sums[name, nearest].at((), (sent,))
 
-    def product_rate(self, passed: str, m: int, n: int, k: int) -> float:
-        """FLOPs per second of [m, k] x [k, n] in a pass. Tokens are rows, or what the gradient of a
-        weight is added up over."""
+    def product_rate(self, passed: str, m: int, n: int, k: int, together: int = 1) -> float:
+        """FLOPs per second of [m, k] x [k, n] in a pass, of several `together` in one kernel.
+        Tokens are rows, or what the gradient of a weight is added up over."""
         group, tokens = ((m, n), k) if passed == "weights" else ((n, k), m)
+        if together > 1 and passed in self.grouped:
+            return self.grouped[passed].at((*group, together), (tokens,))
         return self.products[passed].at(group, (tokens,))
 
     def moving_rate(self, name: str, passed: str, moved: float) -> float:
-        """Bytes per second of a kernel that moves so many."""
-        return self.moving[name, passed].at((), (moved,))
+        """Bytes per second of a kernel that moves so many; one that was not measured moves them as
+        fast as a sum."""
+        found = self.moving.get((name, passed)) or self.moving["sum", passed]
+        return found.at((), (moved,))

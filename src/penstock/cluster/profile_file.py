@@ -5,7 +5,7 @@ profile.md has its fields. Here those are read that replace the constants of a n
 others are for readers, and for comparing two profiles.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,7 @@ from penstock.cluster.measured import (
     MOVING_KERNELS,
     PRODUCT_PASSES,
     PRODUCTS_OF,
+    ROUTING_KERNELS,
     MeasuredKernels,
     RatePoint,
     RateSurface,
@@ -109,7 +110,9 @@ def measured_kernels(record: ProfilePart) -> MeasuredKernels:
     return MeasuredKernels(
         products={name: _products(record, name) for name in PRODUCT_PASSES},
         attention={name: _attention(record, name) for name in ATTENTION_PASSES},
-        moving={each: _moving(record, *each) for each in MOVING_KERNELS},
+        windowed=_windowed(record),
+        grouped=_grouped(record),
+        moving=_moving_kernels(record),
         in_step={name: min(MOST_TIMES, _positive(factors, name)) for name in FACTORS},
         fixed={name: _seconds(fixed, name) for name in FIXED_PARTS},
         of_whole={name: min(MOST_TIMES, _positive(whole, name)) for name in FIXED_PARTS},
@@ -126,31 +129,61 @@ def measured_kernels(record: ProfilePart) -> MeasuredKernels:
 
 
 def _products(record: ProfilePart, passed: str) -> RateSurface:
-    return RateSurface(
-        [
-            RatePoint(
-                tuple(_positive(each, name) for name in ("mn" if passed == "weights" else "nk")),
-                (_positive(each, "k" if passed == "weights" else "m"),),
-                _positive(each, "flops_per_second"),
-            )
-            for each in _parts(record, "products")
-            if each.get("pass") == passed
-        ]
-    )
+    return RateSurface([*_product_points(record, passed, ())])
+
+
+def _grouped(record: ProfilePart) -> dict[str, RateSurface]:
+    """Of kernels for several matrices, which only models with experts have."""
+    found = {name: [*_product_points(record, name, (_GROUPS,))] for name in PRODUCT_PASSES}
+    return {name: RateSurface(points) for name, points in found.items() if points}
+
+
+def _product_points(
+    record: ProfilePart, passed: str, grouped: tuple[str, ...]
+) -> Iterator[RatePoint]:
+    sides, tokens = ("mn", "k") if passed == "weights" else ("nk", "m")
+    for each in _parts(record, "products"):
+        if each.get("pass") == passed and (_GROUPS in each) == bool(grouped):
+            group = tuple(_positive(each, name) for name in (*sides, *grouped))
+            yield RatePoint(group, (_positive(each, tokens),), _positive(each, "flops_per_second"))
+
+
+_GROUPS = "groups"
+"""What a product says of how many matrices its kernel has, where there are several."""
+
+
+def _moving_kernels(record: ProfilePart) -> dict[tuple[str, str], RateSurface]:
+    names = {(each.get("name"), each.get("pass")) for each in _parts(record, "kernels")}
+    routing = [each for each in ROUTING_KERNELS if each in names]
+    return {each: _moving(record, *each) for each in (*MOVING_KERNELS, *routing)}
 
 
 def _attention(record: ProfilePart, passed: str) -> RateSurface:
-    return RateSurface(
-        [
-            RatePoint(
-                (_positive(each, "heads"), _positive(each, "head_size")),
-                (_positive(each, "tokens"), _positive(each, "keys") / _positive(each, "tokens")),
+    return RateSurface([*_attention_points(record, passed, _HEADS)])
+
+
+def _windowed(record: ProfilePart) -> dict[str, RateSurface]:
+    """Of layers with a window, which only some models have."""
+    names = (*_HEADS, _WINDOW)
+    found = {name: [*_attention_points(record, name, names)] for name in ATTENTION_PASSES}
+    return {name: RateSurface(points) for name, points in found.items() if points}
+
+
+def _attention_points(
+    record: ProfilePart, passed: str, names: tuple[str, ...]
+) -> Iterator[RatePoint]:
+    """Those with a window or those without, as the names say that they are known by."""
+    for each in _parts(record, "attention"):
+        if each.get("pass") == passed and (_WINDOW in each) == (_WINDOW in names):
+            tokens = _positive(each, "tokens")
+            yield RatePoint(
+                tuple(_positive(each, name) for name in names),
+                (tokens, _positive(each, "keys") / tokens),
                 _positive(each, "flops_per_second"),
             )
-            for each in _parts(record, "attention")
-            if each.get("pass") == passed
-        ]
-    )
+
+
+_HEADS, _WINDOW = ("heads", "head_size"), "window"
 
 
 def _moving(record: ProfilePart, name: str, passed: str) -> RateSurface:

@@ -41,7 +41,8 @@ def rank_workload(workload: Workload, cell: CellShape, place: CellPlace = FIRST_
         return workload
     if isinstance(workload, CellWorkload):
         return replace(workload, cell=cell, place=place)
-    return CellWorkload(workload.model, workload.lengths, workload.layers, cell, place)
+    sizes = (workload.model, workload.lengths, workload.layers)
+    return CellWorkload(*sizes, cell, place, needs=workload.needs)
 
 
 def rank_workloads(workload: Workload, cell: CellShape) -> Iterator[Workload]:

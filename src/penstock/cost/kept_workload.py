@@ -73,7 +73,7 @@ class KeptWorkload(Workload):
         for level in self._sorted_levels:
             layers = tuple(self.level_layers[:, level].tolist())
             one = replace(plain, layers=sum(layers))
-            found.append(Workload(one, self._kept_lengths(level), layers, inside=self.inside))
+            found.append(Workload(one, self._kept_lengths(level), layers, needs=self.needs))
         return tuple(found)
 
     def sort_counts(self, layers: range) -> tuple[int, ...]:

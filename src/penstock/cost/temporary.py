@@ -8,6 +8,7 @@ layers. Each kind of layer says what its backward needs and what it leaves waiti
 
 from collections.abc import Callable, Sequence
 from itertools import accumulate
+from typing import NamedTuple
 
 from penstock.arch.config import ModelConfig
 from penstock.arch.layers.record import LayerRecord
@@ -26,6 +27,21 @@ def backward_bytes(model: ModelConfig) -> int:
 def fused_backward_bytes(model: ModelConfig) -> int:
     """The same with the fused kernels of a GPU."""
     return _highest(model, lambda record: record.fused_backward_bytes)
+
+
+class KernelNeeds(NamedTuple):
+    """What the kernels of a device need for a while."""
+
+    inside: Callable[[ModelConfig], int]
+    """Bytes of one token in the backward of a layer, while it runs."""
+    roots: int
+    """Roots of second moments that an update has at once, of each weight of a stage's matrices."""
+
+
+HOST_KERNELS = KernelNeeds(backward_bytes, 1)
+GPU_KERNELS = KernelNeeds(fused_backward_bytes, 0)
+"""Fused ones: one kernel updates all weights."""
+PLAIN_GPU_KERNELS = KernelNeeds(backward_bytes, 0)
 
 
 def _highest(model: ModelConfig, needed: Callable[[LayerRecord], int]) -> int:

@@ -18,7 +18,7 @@ shards) move bytes and cost no FLOPs; norms, activations and rotations are not c
 depend on the mesh and cost 0 here. Stages between attentions are counted in cost/cut_workload.py.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property
@@ -38,7 +38,7 @@ from penstock.cost.loan_bytes import with_loan_bytes
 from penstock.cost.most_work import refuse_inexact, refuse_long
 from penstock.cost.passes import Counts
 from penstock.cost.shard_bytes import ShardBytes
-from penstock.cost.temporary import backward_bytes, forward_bytes, loss_bytes
+from penstock.cost.temporary import HOST_KERNELS, KernelNeeds, forward_bytes, loss_bytes
 from penstock.cost.work_amounts import WorkAmounts
 from penstock.errors import ShapeError
 
@@ -57,9 +57,8 @@ class Workload(LayerSums):
     """Tokens of each slice of each microbatch."""
     layers: tuple[int, ...]
     """Layers of each stage."""
-    inside: Callable[[ModelConfig], int] = field(default=backward_bytes, kw_only=True)
-    """Bytes of one token that the backward of a layer needs while it runs, with the kernels that
-    compute it."""
+    needs: KernelNeeds = field(default=HOST_KERNELS, kw_only=True)
+    """What the kernels need that compute it."""
 
     def __post_init__(self) -> None:
         if sum(self.layers) != self.model.layers or min(self.layers, default=-1) < 0:
@@ -245,7 +244,8 @@ class Workload(LayerSums):
         forward, backward = table.of_kinds("FNR"), table.of_kinds("BI")
         loss = np.array([loss_bytes(model, int(n)) for n in self.tokens])[schedule.unit]
         loss *= self._at_last[stage] * (schedule.shape.loss == "F")
-        highest = [self.inside(each.part) * (np.array(each.layers) > 0) for each in self.of_kinds]
+        needed = self.needs.inside
+        highest = [needed(each.part) * (np.array(each.layers) > 0) for each in self.of_kinds]
         inside = np.maximum(np.max(highest, axis=0)[stage] * tokens, loss)
         if schedule.shape.loss != "F":  # beside what shards give: what the last norm makes of it
             inside += model.boundary_bytes * self._at_last[stage] * tokens

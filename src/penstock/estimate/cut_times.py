@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from penstock.arch.attention_cut import HEADS, front_parameters
 from penstock.arch.config import ModelConfig
-from penstock.cluster.measured import PRODUCT_PASSES
+from penstock.cluster.measured import EXPERT_ROWS, PRODUCT_PASSES
 from penstock.cost.collectives import BACKWARD_KINDS, FORWARD_KINDS
 from penstock.cost.cut_workload import CutWorkload
 from penstock.estimate.kernel_parts import (
@@ -65,7 +65,7 @@ class CutLayer(NamedTuple):
             for number, in_front in enumerate(_in_front(times.part))
             if in_front
         }
-        behind = {"norm": 0.5, "sum": 1.0, "gate": 1.0} | {
+        behind = {"norm": 0.5, "sum": 1.0, "gate": 1.0, EXPERT_ROWS: 1.0} | {
             name: 1.0 for name, _ in times.parts(unit) if name.startswith(PRODUCT)
         }
         front, attention = {"norm": 0.5}, {"rotation": 1.0}

@@ -10,6 +10,7 @@ key/value heads of d, f inside the MLP):
     rotation         (read, write) (a + g) d            the same
     gate             (read two, write) f                (read three, write two) f
 
+Rows of experts are taken from tokens and added up again (estimate/kernel_parts.py).
 A norm that is not fused is a kernel for each of its steps, in 32 bits: `PLAIN_NORM` has the bytes.
 Experts have a product each, with the rows of the tokens that chose them. Assumption: all are chosen
 equally often.
@@ -24,12 +25,13 @@ from functools import cached_property, lru_cache
 from itertools import zip_longest
 
 from penstock.arch.config import ModelConfig
+from penstock.arch.layers.attention import LONG_WINDOW
+from penstock.arch.layers.expert_mlp import one_gradient_kernel
 from penstock.arch.layers.lm_head import tokens_at_a_time
 from penstock.arch.layers.record import wide_bytes
 from penstock.cluster.gpu import KEEP_SCORES, AttentionKernel, Gpu, PassShares
 from penstock.cluster.measured import PRODUCT_PASSES
 from penstock.estimate.kernel_parts import (
-    KERNELS_OF,
     PRODUCT,
     KernelSeconds,
     LayerMatrix,
@@ -37,12 +39,14 @@ from penstock.estimate.kernel_parts import (
     layer_matrix,
     layer_moved,
     logits_moved,
+    moving_kernels,
     multiplied_matrices,
 )
 from penstock.estimate.layer_seconds import LayerSeconds, UnitTokens
 from penstock.estimate.plain_kernels import CAPPED, PAIR_MOVED, PLAIN_NORM
 from penstock.estimate.products import KERNEL_START, Product
 from penstock.estimate.ring_times import ring_kernels, ring_moved
+from penstock.estimate.window_times import model_window, tokens_beyond, window_seconds
 
 HALF_SPEED_KEYS = 256
 """Keys for each query at which a fused kernel is half as fast as with many. Assumption: blocks of
@@ -55,13 +59,9 @@ NARROW_HEAD = PassShares(0.74, 0.80)
 """What heads of 64 reach of the speed of heads of 128: cuDNN on an H200, 9.1 and 25.8 ms against
 13.5 and 41.4 ms for twice the FLOPs (docs/benchmarks.md). That other sizes below 128 are as 64 is
 an assumption."""
-SMALL_KERNELS = 6
-"""Kernels of a layer's forward beside products and attention: norms, sums, rotation, gate."""
-MLP_KERNELS = 3
-"""The same of a layer without attention: norm, sum, gate."""
 GROUPED_BYTES = 2
 """Size of the numbers of which one kernel multiplies the rows of all experts; of others, and where
-sums have 32 bits, each expert has a kernel (model/layers/expert_products.py)."""
+weight gradients are long, each expert has a kernel (model/layers/expert_products.py)."""
 
 
 @dataclass(frozen=True)
@@ -99,8 +99,9 @@ class LayerTimes:
         for number, passes in enumerate(self.products(unit.whole)):
             for name, seconds in zip(PRODUCT_PASSES, self._times_of(passes)):
                 found[f"{PRODUCT}{number}", name] = seconds
+        kernels = moving_kernels(self.part)
         for (name, passed), moved in layer_moved(self.part, unit).items():
-            found[name, passed] = KERNELS_OF[name] * KERNEL_START + moved / self.memory_rate
+            found[name, passed] = kernels[name] * KERNEL_START + moved / self.memory_rate
         return found
 
     def attended_seconds(self, unit: UnitTokens) -> LayerSeconds:
@@ -132,18 +133,20 @@ class LayerTimes:
         adds to 32 bits, which are read and written."""
         frozen = self.matrices if self.adapters else []
         for number, matrix in enumerate((*self.matrices, *self.adapters)):
-            passes = self._passes(tokens, matrix)
+            passes = self.passes(tokens, matrix)
             yield passes[:2] if number < len(frozen) else passes
 
-    def _passes(self, tokens: int, matrix: LayerMatrix) -> tuple[Product, ...]:
+    def passes(self, tokens: int, matrix: LayerMatrix) -> tuple[Product, ...]:
+        """Forward, input gradient and weight gradient of a product with a matrix."""
         size, (outputs, inputs) = self.part.element_bytes, matrix.sides
         groups, rows = matrix.dealt(tokens)
         kernels = 1 if size == GROUPED_BYTES else groups
-        together = groups // kernels
+        fused = kernels == 1 and self.fused_norm and one_gradient_kernel(rows, *matrix.sides)
+        gradient = Product(outputs, inputs, rows, 2 * wide_bytes(size), adds=True)
         return (
-            Product(rows, outputs, inputs, size, together=together, kernels=kernels),
-            Product(rows, inputs, outputs, size, together=together, kernels=kernels),
-            Product(outputs, inputs, rows, 2 * wide_bytes(size), adds=True, kernels=groups),
+            Product(rows, outputs, inputs, size).dealt(groups, kernels),
+            Product(rows, inputs, outputs, size).dealt(groups, kernels),
+            gradient.dealt(groups, 1 if fused else groups),
         )
 
     def head_seconds(self, tokens: int, flops: float, kind: str) -> float:
@@ -151,7 +154,7 @@ class LayerTimes:
         if not flops:
             return 0.0
         piece = self.head_piece(tokens)
-        passes = self._passes(piece.m, LayerMatrix(piece.n, piece.k))[: 2 + self.part.trains_all]
+        passes = self.passes(piece.m, LayerMatrix(piece.n, piece.k))[: 2 + self.part.trains_all]
         rate = sum(each.flops for each in passes) / sum(self._times_of(passes))
         return flops / rate + self.loss_moved(flops) / self.memory_rate
 
@@ -189,25 +192,16 @@ class LayerTimes:
 
     def _moved(self, unit: UnitTokens) -> PassShares:
         """Seconds of kernels that only move bytes."""
-        size, attention = self.part.element_bytes, self.part.attention
-        blocks = 1 + self.part.attends  # each has a norm and a sum
-        norms = PassShares(2 * blocks * size, 3 * blocks * size)
+        moved = layer_moved(self.part, unit)
         if not self.fused_norm:
-            norms = PassShares(*(blocks * each * size / 2 for each in PLAIN_NORM))
-        turned = (attention.query_width + attention.key_width) * self.part.attends
-        rotated = 2 * turned * size * unit.whole
-        gate = PassShares(3, 5) if self.part.gated else PassShares(2, 3)
-        outside = self.part.hidden * unit.held
-        inside = self.part.ffn_per_token * unit.whole * size
-        kernels = (SMALL_KERNELS if self.part.attends else MLP_KERNELS) * KERNEL_START
-        return PassShares(
-            *(
-                kernels
-                + (outside * (norm + 3 * blocks * size) + rotated + gates * inside)
-                / self.memory_rate
-                for norm, gates in zip(norms, gate)
-            )
-        )
+            elements = self.part.hidden * unit.held * (1 + self.part.attends)
+            each = (elements * moved * self.part.element_bytes / 2 for moved in PLAIN_NORM)
+            moved |= zip((("norm", passed) for passed in PRODUCT_PASSES), each)
+        starts = sum(moving_kernels(self.part).values()) * KERNEL_START
+        bytes_of = dict.fromkeys(PRODUCT_PASSES[:2], 0.0)
+        for (_, passed), count in moved.items():
+            bytes_of[passed] += count
+        return PassShares(*(starts + each / self.memory_rate for each in bytes_of.values()))
 
     def attention_seconds(self, unit: UnitTokens) -> PassShares:
         """Of a layer's attention, forward and backward."""
@@ -220,6 +214,11 @@ class LayerTimes:
             reached = PassShares(*(share * part for share, part in zip(reached, NARROW_HEAD)))
         flops = unit.pairs * self.attended.pair_flops
         keys = unit.pairs / max(unit.whole, 1) / self.ring
+        window = self.reached_window(unit)
+        if window is not None and window < LONG_WINDOW:
+            reached = self.gpu.reached.flash2  # which knows windows
+        elif window is not None:
+            keys = window / 2  # of its triangles
         speed = self.peak * keys / (keys + self._half_speed)
         starts = KERNEL_START * ring_kernels(self.ring)
         joined = self.joined(unit)
@@ -233,9 +232,20 @@ class LayerTimes:
         return HALF_SPEED_KEYS if self.ring == 1 else HALF_SPEED_OF_RECTANGLE
 
     def joined(self, unit: UnitTokens) -> PassShares:
-        """Seconds of joining what a rank's queries see of each block of keys."""
+        """Seconds of joining what a rank's queries see of each block of keys, or of a window."""
+        window = self.reached_window(unit)
+        if window is not None:
+            return window_seconds(self.part, unit, window, self.memory_rate)
         moved = ring_moved(self.part, unit.whole, self.ring)
         return PassShares(*(each / self.memory_rate for each in moved))
+
+    def reached_window(self, unit: UnitTokens) -> int | None:
+        """The window of these layers, where a slice reaches beyond it. Members of a ring have it
+        among them."""
+        window = model_window(self.part)
+        if window is None or self.ring > 1 or not unit.whole or not tokens_beyond(unit, window):
+            return None
+        return window
 
     def _plain_attention(self, unit: UnitTokens) -> PassShares:
         kernels: str = self.attention

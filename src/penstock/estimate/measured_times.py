@@ -2,8 +2,8 @@
 
 The work is the same as on any GPU (estimate/layer_times.py): products by shape, attention by pairs,
 kernels that move bytes. Only the rates are measured, each at the sizes of this layer, and the sums
-are multiplied by what a step makes of kernels. Products of experts were measured one by one: all of
-them take as many times as long.
+are multiplied by what a step makes of kernels. Products of experts that have a kernel each were
+measured one by one: all of them take as many times as long.
 
 A product that is measured alone finds its input in the caches of a host, and its output stays in
 them. In a step other kernels come between, and what products then take longer grows with what they
@@ -15,9 +15,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property
 
+from penstock.arch.layers.attention import LONG_WINDOW
 from penstock.arch.layers.lm_head import tokens_at_a_time
 from penstock.cluster.gpu import PassShares
-from penstock.cluster.measured import ATTENTION_PASSES, PRODUCT_PASSES, PRODUCTS_OF, MeasuredKernels
+from penstock.cluster.measured import ATTENTION_PASSES as _PASSES
+from penstock.cluster.measured import PRODUCT_PASSES, PRODUCTS_OF, MeasuredKernels
 from penstock.estimate.kernel_parts import PRODUCT, KernelSeconds, layer_moved, logits_moved
 from penstock.estimate.layer_seconds import LayerSeconds, UnitTokens
 from penstock.estimate.layer_times import LayerTimes
@@ -115,8 +117,14 @@ class ProfiledTimes(LayerTimes):
             return self._plain_attention(unit)  # other kernels than those that were measured
         flops = unit.pairs * self.attended.pair_flops
         keys = unit.pairs / self.ring / max(unit.whole, 1) ** 2
-        heads, at = (self.attended.heads, self.part.head_size), (unit.whole, keys)
-        rates = (self.kernels.attention[name].at(heads, at) for name in ATTENTION_PASSES)
+        heads, at = (self.attended.heads, self.part.head_size), (float(unit.whole), keys)
+        window = self.reached_window(unit)
+        if window is not None and self.kernels.windowed:
+            rates = [self.kernels.windowed[name].at((*heads, window), at) for name in _PASSES]
+            return PassShares(*(times * flops / rate for times, rate in zip((1, 2), rates)))
+        if window is not None and window >= LONG_WINDOW:  # triangles see half of their own tokens
+            at = (float(window), 0.5)
+        rates = [self.kernels.attention[name].at(heads, at) for name in _PASSES]
         attended = (times * flops / rate for times, rate in zip((1, 2), rates))
         return PassShares(*(each + more for each, more in zip(attended, self.joined(unit))))
 
@@ -155,7 +163,8 @@ class ProfiledTimes(LayerTimes):
         return self.kernels.between
 
     def _pass_seconds(self, passed: str, product: Product) -> float:
-        return product.flops / self.kernels.product_rate(passed, product.m, product.n, product.k)
+        sides = product.m, product.n, product.k
+        return product.flops / self.kernels.product_rate(passed, *sides, product.together)
 
 
 def profiled_times(times: LayerTimes, sliced: bool) -> ProfiledTimes:

@@ -13,13 +13,13 @@ from penstock.core.scoreboard import Run
 from penstock.cost.busiest_place import distinct_places
 from penstock.cost.cell_cost import CellCost, refuse_in_cells
 from penstock.cost.stage_workload import workload_for
-from penstock.cost.temporary import fused_backward_bytes
 from penstock.cost.workload import Workload
 from penstock.errors import ShapeError
 from penstock.estimate.cluster_links import cluster_links, hardware_of
 from penstock.estimate.computed_again import keeps_attention, layers_computed_again
 from penstock.estimate.host_room import fullest_host, room_on_host
 from penstock.estimate.kept_costs import cost_request, kept_costs
+from penstock.estimate.kernel_needs import kernel_needs
 from penstock.estimate.layer_times import LayerTimes
 from penstock.estimate.layout import BYTES_OF, TrainingLayout
 from penstock.estimate.layout_cost import KINDS_OF_COMMUNICATION, LayoutCost
@@ -228,8 +228,7 @@ def _worked_out(
 ) -> LayoutCost:
     shape = step.schedule.shape
     workload = workload_for(shape, model, step.microbatches, layers)
-    if layout.fused_norm:
-        workload = replace(workload, inside=fused_backward_bytes)
+    workload = replace(workload, needs=kernel_needs(layout))
     return workload_cost(layout, step.schedule, workload, sliced=len(step.lengths) > 1)
 
 

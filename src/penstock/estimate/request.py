@@ -4,13 +4,12 @@ A value that is not what its name takes is refused with what it takes, an unknow
 nearest known one. Models, clusters and meshes are read once for all rows that name the same.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from penstock.arch.config import ModelConfig
 from penstock.arch.layer_split import MOST_STAGES, read_counts
 from penstock.arch.mesh_shape import LARGEST_OF_MESH, MeshShape, axis_hint, shortest_ring
 from penstock.cluster.cluster import Cluster
@@ -21,18 +20,23 @@ from penstock.errors import ShapeError, nearest, shown
 from penstock.estimate.adapters import read_lora
 from penstock.estimate.balanced_layers import balanced_layers
 from penstock.estimate.layout import OFFLOADS, WITHOUT_ATTENTION, Recompute, TrainingLayout
-from penstock.estimate.named_model import named_model
+from penstock.estimate.model_value import read_model
+from penstock.estimate.plain_values import (
+    Reader,
+    one_of,
+    read_count,
+    read_switch,
+    read_text,
+    whole_number,
+)
 from penstock.estimate.unequal import with_groups
 
 NEEDED_NAMES = ("model", "cluster", "tokens", "batch_tokens", "schedule")
 MESH_NAMES = ("tensor", "sequence", "ring", "pipeline", "replicas")
-MODEL_NAMES = ("layers", "hidden", "ffn", "heads", "kv_heads", "head_size", "vocabulary")
 SPLITS = EVEN, BALANCED = ("even", "balanced")
 """How layers may be dealt to stages, beside counts: as many for all, or as much work."""
 RECOMPUTES = ("none", "selective", "all", "stages", WITHOUT_ATTENTION)
 SHARDS = ("none", "optimizer", "full")
-LARGEST_COUNT = 1 << 50
-Reader = Callable[[str, Any], Any]
 
 
 def layout_from(row: Mapping[str, Any]) -> TrainingLayout:
@@ -108,45 +112,8 @@ def _with_replicas(mesh: MeshShape, pipeline: int, cluster: Cluster) -> MeshShap
     return MeshShape(*sizes, norms=mesh.norms)
 
 
-def _whole(value: Any) -> Any:
-    """A whole number that a table has written with a point, as an int."""
-    return int(value) if isinstance(value, float) and value.is_integer() else value
-
-
-def _count(name: str, value: Any) -> int:
-    value = _whole(value)
-    if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= LARGEST_COUNT:
-        much = isinstance(value, int) and value > LARGEST_COUNT
-        hint = f"give at most {LARGEST_COUNT:,}" if much else "give a whole number above 0"
-        raise ShapeError(f"{name} is {shown(value)}", hint=hint)
-    return value
-
-
-def _text(name: str, value: Any) -> str:
-    if not isinstance(value, str):
-        raise ShapeError(f"{name} is {shown(value)}", hint="give a text")
-    return value
-
-
-def _switch(name: str, value: Any) -> bool:
-    known: dict[Any, bool] = {True: True, False: False, "yes": True, "no": False}
-    if not isinstance(value, bool | str) or value not in known:
-        raise ShapeError(f"{name} is {shown(value)}", hint="give yes or no")
-    return known[value]
-
-
-def _one_of(*known: str) -> Reader:
-    def read(name: str, value: Any) -> str:
-        if value not in known:
-            hint = f"one of: {', '.join(known)}"
-            raise ShapeError(f"{name} is {shown(value)}", hint=hint)
-        return str(value)
-
-    return read
-
-
 def _recompute(name: str, value: Any) -> Recompute:
-    text = _text(name, value)
+    text = read_text(name, value)
     word, equals, count = text.partition("=")
     numbered = word == "layers" and count.isascii() and count.isdecimal() and 0 < len(count) < 7
     if text not in RECOMPUTES and not (equals and numbered):
@@ -177,49 +144,8 @@ def _listed(value: Any) -> tuple[int, ...]:
 _LAYERS_HINT = "give the layers of each stage, as 9,9,8,6 or 3*9,5, or even, or balanced"
 
 
-def _model(name: str, value: Any) -> ModelConfig:
-    if isinstance(value, str):
-        return named_model(value)
-    if not isinstance(value, dict):
-        raise ShapeError(f"{name} is {shown(value)}", hint="give a preset's name, or its sizes")
-    value = {key: size for key, size in value.items() if size is not None}
-    for key, size in value.items():
-        if isinstance(size, list | dict):
-            hint = "give a number, or yes or no"
-            raise ShapeError(f"model.{key[:40]} is {shown(size)}", hint=hint)
-    return _sized_model(tuple(((key, value[key]), type(value[key])) for key in sorted(value)))
-
-
-@lru_cache(maxsize=256)
-def _sized_model(items: tuple[tuple[tuple[str, Any], type], ...]) -> ModelConfig:
-    """Of sizes with their types, as 1 is equal to true."""
-    given = dict(item for item, _ in items)
-    known = (*MODEL_NAMES, "gated", "tied")
-    for key in given:
-        if key not in known:
-            raise ShapeError(f"a model has no {shown(key[:40])}", hint=nearest(key[:40], known))
-    missing = [key for key in MODEL_NAMES if key not in given and key not in _DERIVED]
-    if missing:
-        raise ShapeError(f"model has no {', '.join(missing)}", hint=f"give {', '.join(known)}")
-    given.setdefault("kv_heads", given["heads"])
-    hidden, heads = (_count(f"model.{key}", given[key]) for key in ("hidden", "heads"))
-    if "head_size" not in given and hidden % heads:
-        message = f"model.hidden is {hidden:,}, which is not a multiple of model.heads, {heads:,}"
-        raise ShapeError(message, hint="give model.head_size")
-    given.setdefault("head_size", hidden // heads)
-    sizes = {key: _count(f"model.{key}", given[key]) for key in MODEL_NAMES}
-    switches = {
-        key: _switch(f"model.{key}", given[key]) for key in ("gated", "tied") if key in given
-    }
-    return ModelConfig(**sizes, **switches)  # type: ignore[arg-type]
-
-
-_DERIVED = ("kv_heads", "head_size")
-"""Where they are left out: as many as heads, and hidden over heads."""
-
-
 def _cluster(name: str, value: Any) -> Cluster:
-    return _named_cluster(_text(name, value))
+    return _named_cluster(read_text(name, value))
 
 
 _named_cluster = lru_cache(maxsize=64)(read_cluster)
@@ -231,7 +157,7 @@ def _machine(path: str) -> MeasuredMachine:
 
 
 def _profile(name: str, value: Any) -> MeasuredMachine:
-    return _machine(_text(name, value))
+    return _machine(read_text(name, value))
 
 
 def _mesh(name: str, value: Any) -> tuple[tuple[str, int], ...]:
@@ -239,7 +165,7 @@ def _mesh(name: str, value: Any) -> tuple[tuple[str, int], ...]:
         return _parsed_mesh(value)
     if not isinstance(value, dict):
         raise ShapeError(f"{name} is {shown(value)}", hint="give tensor=2,pipeline=4, or an object")
-    return tuple(_axis(key, _whole(size)) for key, size in value.items() if size is not None)
+    return tuple(_axis(key, whole_number(size)) for key, size in value.items() if size is not None)
 
 
 def _axis(name: str, size: Any) -> tuple[str, int]:
@@ -275,26 +201,26 @@ def _options(name: str, value: Any) -> tuple[tuple[str, str], ...]:
 
 
 _READERS: dict[str, Reader] = {
-    "model": _model,
+    "model": read_model,
     "lora": read_lora,
     "cluster": _cluster,
-    "tokens": _count,
-    "batch_tokens": _count,
+    "tokens": read_count,
+    "batch_tokens": read_count,
     "mesh": _mesh,
-    "schedule": _text,
-    "chunks": _count,
-    "slices": _count,
+    "schedule": read_text,
+    "chunks": read_count,
+    "slices": read_count,
     "options": _options,
     "layers": _layers,
-    "rows": _count,
+    "rows": read_count,
     "recompute": _recompute,
-    "shard": _one_of(*SHARDS),
-    "attention": _one_of(*ATTENTION_KERNELS),
-    "fused_norm": _switch,
-    "sequence_parallel_norms": _switch,
-    "vocabulary": _switch,
-    "offload": _one_of(*OFFLOADS),
-    "precision": _one_of(*PRECISIONS),
+    "shard": one_of(*SHARDS),
+    "attention": one_of(*ATTENTION_KERNELS),
+    "fused_norm": read_switch,
+    "sequence_parallel_norms": read_switch,
+    "vocabulary": read_switch,
+    "offload": one_of(*OFFLOADS),
+    "precision": one_of(*PRECISIONS),
     "profile": _profile,
 }
 """What a layout may say, in the order of the reference."""

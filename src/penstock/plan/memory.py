@@ -5,8 +5,8 @@ weights that are frozen the first alone. In a step: what the simulator says is a
 moment, and the receive slots, which are taken as long as something is under way. What has been sent
 and waits because its receiver is late comes on top; it is nothing where devices keep pace. At the
 end of a step, when nothing of the batch is alive any more: what the optimizer needs to update the
-largest stage. The gradients of embedding and head of a tied model are added up in place and need
-nothing.
+largest stage, which on a GPU is nothing. The gradients of embedding and head of a tied model are
+added up in place and need nothing.
 
 Ranks that share the optimizer's work keep a range of main weights and moments each. What they
 receive while they add up gradients is bounded (`MESSAGE` in arch/ownership.py); new values are
@@ -137,8 +137,8 @@ def held_footprints(
         updated = (
             owned if narrow < main else stored
         )  # main weights that are computed with are whole
-        root = 0 if away else most_owned(stage_matrices(workload, stage, shape), owners)
-        room = max(root, message_room(stored, owners)) * main
+        matrices = 0 if away else most_owned(stage_matrices(workload, stage, shape), owners)
+        room = max(workload.needs.roots * matrices, message_room(stored, owners)) * main
         for device in devices:
             before = found[device]
             found[device] = before._replace(

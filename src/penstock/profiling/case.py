@@ -5,11 +5,12 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from penstock.arch.config import ModelConfig
+from penstock.arch.families import from_huggingface, to_huggingface
 from penstock.core.schedule import Schedule
 from penstock.core.shape import Shape
 from penstock.errors import FormatError, ShapeError, shown
 from penstock.estimate.layout import BYTES_OF
-from penstock.estimate.request import MODEL_NAMES
+from penstock.estimate.model_value import MODEL_NAMES
 from penstock.plan.slices import align, equal_flops_of_model
 
 KINDS_OF_STAGE = ("first", "middle", "last")
@@ -61,11 +62,21 @@ class ProfileCase:
         layers = min(self.sizes.layers, kinds * -(-self.sizes.layers // devices))
         return replace(self, sizes=replace(self.sizes, layers=layers))
 
+    def refuse_unlike_layers(self) -> None:
+        """Refuse to profile layers that differ: what a step makes of kernels is found by layer."""
+        if len(self.sizes.kinds) > 1 or self.sizes.subsampling is not None:
+            raise ShapeError(
+                f"layers of {self.name} differ, and a profile is of what one layer takes",
+                hint="profile a model of as wide layers that are alike: estimates of this one take "
+                "that profile too",
+            )
+
     def record(self) -> dict[str, Any]:
         """What a profile says of its case."""
         return {
             "model": self.name,
             "sizes": model_sizes(self.sizes),
+            "config": to_huggingface(self.sizes),
             "tokens": self.tokens,
             "lengths": list(self.lengths),
             "precision": self.precision,
@@ -76,11 +87,18 @@ def profiled_case(record: Mapping[str, Any]) -> ProfileCase:
     """The case that a profile is of."""
     try:
         case = record["case"]
-        sizes, slices = ModelConfig(**case["sizes"]), len(case["lengths"])
-        return ProfileCase(case["model"], sizes, case["tokens"], slices, case["precision"])
+        model, slices = _profiled_model(case), len(case["lengths"])
+        return ProfileCase(case["model"], model, case["tokens"], slices, case["precision"])
     except (KeyError, TypeError, AttributeError):
         hint = "make it again with `penstock profile`"
         raise FormatError("the profile does not say what it is of", hint=hint) from None
+
+
+def _profiled_model(case: Mapping[str, Any]) -> ModelConfig:
+    """With its experts and windows, which sizes alone do not tell. Older profiles have sizes."""
+    if "config" in case:
+        return from_huggingface(case["config"])
+    return ModelConfig(**case["sizes"])
 
 
 def case_of_steps(record: Mapping[str, Any]) -> ProfileCase:

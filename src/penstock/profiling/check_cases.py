@@ -5,11 +5,12 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from penstock.arch.config import ModelConfig
+from penstock.arch.families import to_huggingface
 from penstock.bench.run import read_bench_settings
 from penstock.errors import ShapeError, shown
 from penstock.estimate.price import Estimate, estimate
 from penstock.estimate.request import layout_from
-from penstock.profiling.case import ProfileCase, model_sizes
+from penstock.profiling.case import ProfileCase
 from penstock.profiling.record import model_of
 
 
@@ -32,7 +33,7 @@ class CheckCase:
     def estimated(self, profile: str) -> Estimate:
         """What `penstock estimate` says with a profile."""
         row: dict[str, Any] = {
-            "model": model_sizes(self.case.sizes),
+            "model": to_huggingface(self.case.sizes),
             "profile": profile,
             "tokens": self.case.tokens,
             "batch_tokens": self.case.tokens * self.microbatches,

@@ -72,7 +72,7 @@ def _products(first: ProfilePart, second: ProfilePart, passed: str) -> ComparedV
     """The mean rate of products that both have measured."""
     rates = [
         {
-            (row["m"], row["n"], row["k"]): row["flops_per_second"]
+            (row["m"], row["n"], row["k"], row.get("groups")): row["flops_per_second"]
             for row in record["products"]
             if row["pass"] == passed
         }

@@ -16,7 +16,7 @@ and of two. So factors that differ count as errors too (`ALIKE`). A GPU has no c
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -104,10 +104,26 @@ class StepOps:
         passed = PASS_OF[kind]
         columns = [self._alone(passed)]
         if passed != "weights":
-            at = int(passed == "inputs")
-            found = [self.times.attention_seconds(unit)[at] for unit in self.units]
-            columns.append(np.array(found))
+            columns.append(self.attended(LAYERS_ALONE[kind])[int(passed == "inputs")])
         return self._layer(kind), columns
+
+    def attended(self, stages: Sequence[int]) -> tuple[Column, Column]:
+        """Attention of a layer of some stages, forward and backward, one by one: the mean of those
+        that see all keys and those that have a window."""
+        work, chosen = self._workload, [*stages]
+        near = work.windowed[chosen].sum() / (work.unbounded + work.windowed)[chosen].sum()
+        windowed = [
+            unit._replace(pairs=pairs / 2)
+            for unit, pairs in zip(self.units, work.window_half_pairs.tolist())
+        ]
+        every, limited = (
+            replace(self.times, part=replace(self.times.part, window=window, window_pattern=()))
+            for window in (None, self.case.model.window)
+        )
+        whole = np.array([every.attention_seconds(unit) for unit in self.units])
+        part = np.array([limited.attention_seconds(unit) for unit in windowed])
+        forward, backward = (whole + near * (part - whole)).T
+        return forward, backward
 
     def head_columns(self) -> StepColumns:
         """What the last stage takes next to its layers, and its kernels one by one."""

@@ -7,25 +7,31 @@ rest of the step, with the time between ops.
 from collections.abc import Sequence
 from typing import Any
 
+from penstock.cluster.measured import ATTENTION_PASSES, EXPERT_ROWS
+from penstock.profiling.case import KINDS_OF_STAGE
 from penstock.profiling.in_step import StepFactors, StepOps
 
 MeasuredRow = dict[str, Any]
 PRODUCT_NAMES = ("queries, keys and values", "attention output", "MLP gate and up", "MLP down")
 """Products of a layer in their order."""
+PRODUCTS_OF_EXPERTS = (*PRODUCT_NAMES[:2], "router", "experts' gate and up", "experts' down")
+"""The same of a layer with experts."""
 
 
 def module_rows(step: StepOps, factors: StepFactors) -> Sequence[MeasuredRow]:
     """Forward and backward seconds of all layers together, and of what is beside them."""
     layers, found = step.case.sizes.layers, dict[str, list[float]]()
+    names = PRODUCTS_OF_EXPERTS if step.case.model.mixture else PRODUCT_NAMES
     for unit in step.units:
         for (name, passed), seconds in step.times.parts(unit).items():
             at, factor = int(passed != "forward"), factors.in_step[passed]
-            found.setdefault(_named(name), [0.0, 0.0])[at] += layers * factor * seconds
-        for at, (name, seconds) in enumerate(
-            zip(("forward", "backward"), step.times.attention_seconds(unit))
-        ):
-            factor = factors.in_step[f"attention {name}"]
-            found.setdefault("attention", [0.0, 0.0])[at] += layers * factor * seconds
+            named = _named(name, names)
+            found.setdefault(named, [0.0, 0.0])[at] += layers * factor * seconds
+    attended = zip(ATTENTION_PASSES, step.attended(range(len(KINDS_OF_STAGE))))
+    found["attention"] = [
+        layers * factors.in_step[f"attention {name}"] * float(seconds.sum())
+        for name, seconds in attended
+    ]
     found |= _beside(step, factors)
     found["between kernels"] = _fixed(step, factors)
     found["clearing, norm and update"] = [0.0, step.clearing + _ended(step)]
@@ -44,12 +50,13 @@ def _row(name: str, there: float, back: float, both: float) -> MeasuredRow:
     }
 
 
-def _named(name: str) -> str:
+def _named(name: str, products: Sequence[str]) -> str:
     word, _, number = name.partition(" ")
     if word != "product":
-        return {"norm": "norms", "sum": "residual sums"}.get(name, name)
+        moving = {"norm": "norms", "sum": "residual sums", EXPERT_ROWS: "rows of experts"}
+        return moving.get(name, name)
     at = int(number)
-    return PRODUCT_NAMES[at] if at < len(PRODUCT_NAMES) else name
+    return products[at] if at < len(products) else name
 
 
 def _beside(step: StepOps, factors: StepFactors) -> dict[str, list[float]]:

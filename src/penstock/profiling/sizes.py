@@ -7,8 +7,10 @@ tokens, each with several lengths before them.
 """
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import NamedTuple
 
+from penstock.arch.attention_rule import seen_half_pairs
 from penstock.arch.config import ModelConfig
 from penstock.cluster.measured import PRODUCT_PASSES
 from penstock.estimate.kernel_parts import LayerMatrix
@@ -30,11 +32,14 @@ class AttentionSize(NamedTuple):
     head_size: int
     tokens: int
     past: int
+    window: int | None = None
 
     @property
     def pairs(self) -> float:
         """Queries and keys that are not masked, as the cost model counts them."""
-        return self.tokens * (self.past + self.tokens / 2)
+        ends = self.past + self.tokens, self.past
+        last, first = (seen_half_pairs(end, self.window) for end in ends)
+        return (last - first) / 2
 
     @property
     def flops(self) -> float:
@@ -54,9 +59,8 @@ def token_counts(case: ProfileCase) -> list[int]:
 
 def product_sizes(case: ProfileCase, times: LayerTimes) -> Iterator[tuple[str, Product]]:
     """Products of a layer and of the head by pass."""
-    layer = {size for matrix in times.matrices for size in _layer_sizes(case, matrix)}
-    for outputs, inputs, rows in sorted(each for each in layer if min(each) > 0):
-        yield from _passes(rows, (outputs, inputs), case.model.element_bytes)
+    layer = {each for matrix in times.matrices for each in _layer_products(case, times, matrix)}
+    yield from sorted(layer, key=_order)
     words, hidden = case.model.vocabulary, case.model.hidden
     head = {(words, int(hidden * width)) for width in case.widths} | {(max(1, words // 2), hidden)}
     pieces = {times.head_piece(tokens).m for tokens in token_counts(case)}
@@ -65,13 +69,25 @@ def product_sizes(case: ProfileCase, times: LayerTimes) -> Iterator[tuple[str, P
             yield from _passes(tokens, matrix, case.model.element_bytes)
 
 
-def _layer_sizes(case: ProfileCase, matrix: LayerMatrix) -> Iterator[tuple[int, int, int]]:
-    """Outputs, inputs and rows of products with a matrix of the layer, or with that of an
-    expert."""
+def _order(sized: tuple[str, Product]) -> tuple[int | str, ...]:
+    """The same for all ranks, whose rows are compared one by one."""
+    passed, product = sized
+    return product.n, product.k, product.m, product.together, passed
+
+
+def _layer_products(
+    case: ProfileCase, times: LayerTimes, matrix: LayerMatrix
+) -> Iterator[tuple[str, Product]]:
+    """Products with a matrix of the layer; with those of experts one of the kernels that have a
+    part of them."""
     for width in case.widths:
+        outputs, inputs = int(matrix.outputs * width), int(matrix.inputs * width)
+        if not min(outputs, inputs):
+            continue
+        wider = matrix._replace(outputs=outputs, inputs=inputs)
         for tokens in token_counts(case):
-            _, rows = matrix.dealt(tokens)
-            yield int(matrix.outputs * width), int(matrix.inputs * width), rows
+            for passed, product in zip(PRODUCT_PASSES, times.passes(tokens, wider)):
+                yield passed, replace(product, kernels=1)
 
 
 def _passes(tokens: int, matrix: MatrixSides, size: int) -> Iterator[tuple[str, Product]]:
@@ -91,6 +107,19 @@ def attention_sizes(case: ProfileCase) -> Iterator[AttentionSize]:
             for past in sorted({0, tokens, case.tokens, 4 * case.tokens}):
                 if past + tokens <= 4 * case.tokens + min(case.lengths):
                     yield AttentionSize(model.heads, model.kv_heads, size, tokens, past)
+    yield from _windowed_sizes(case)
+
+
+def _windowed_sizes(case: ProfileCase) -> Iterator[AttentionSize]:
+    """The same in layers with a window, of slices that reach beyond it."""
+    model, window = case.model, case.model.window
+    if window is None:
+        return
+    for tokens in token_counts(case):
+        for past in sorted({0, tokens, case.tokens}):
+            if past + tokens > window:
+                heads = model.heads, model.kv_heads, model.head_size
+                yield AttentionSize(*heads, tokens, past, window)
 
 
 def _other_heads(model: ModelConfig) -> tuple[int, ...]:

@@ -7,6 +7,7 @@ from itertools import accumulate
 import torch
 from torch import Tensor
 
+from penstock.arch.attention_rule import AttentionRule
 from penstock.data.batch import Microbatch
 from penstock.model.attention.back_end import AttentionSaved
 from penstock.model.attention.memory import KeyValues
@@ -31,6 +32,7 @@ class Case:
     size: int = 4
     dtype: torch.dtype = torch.float64
     device: str = "cpu"
+    window: int | None = None
 
     @property
     def rows(self) -> int:
@@ -64,13 +66,15 @@ class Case:
 
 
 def visible(case: Case) -> Tensor:
-    """[rows, queries, keys]: whether a key is in the query's document and not after it."""
+    """[rows, queries, keys]: whether a key is in the query's document, not after it, and in its
+    window."""
     document = torch.zeros(case.rows, case.length, dtype=torch.long)
     for row, starts in enumerate(case.documents):
         document[row, list(starts)] = 1
     document = document.cumsum(1)
     same = document[:, :, None] == document[:, None, :]
-    return same & torch.ones(case.length, case.length, dtype=torch.bool).tril()
+    before = torch.ones(case.length, case.length, dtype=torch.bool).tril()
+    return same & before & ~before.tril(-(case.window or case.length))
 
 
 def dense(case: Case) -> tuple[Tensor, Gradients]:
@@ -111,7 +115,7 @@ class Sliced:
         return attention_backward(g, self.saved[piece.slice], self._at(piece))
 
     def _at(self, piece: Piece) -> SliceOfLayer:
-        return SliceOfLayer(piece, self.memory, 0)
+        return SliceOfLayer(piece, self.memory, 0, AttentionRule(self.case.window))
 
     @property
     def out(self) -> Tensor:

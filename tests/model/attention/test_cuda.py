@@ -13,6 +13,7 @@ from torch.nn.functional import scaled_dot_product_attention
 from loops import each
 from model.attention.dense import Case, Sliced, error
 from model.attention.ring_ranks import ring_errors, ring_of
+from penstock.arch.attention_rule import AttentionRule
 from penstock.arch.presets import model
 from penstock.bench.measure.gpu import first_gpu, our_row
 from penstock.bench.measure.gpu_case import GpuCase
@@ -41,8 +42,8 @@ PACKED = {
 
 
 def chosen(case: Case) -> list[str]:
-    q = case.inputs()[0]
-    return [back_end_for(q, piece).name for piece in case.pieces()]
+    q, rule = case.inputs()[0], AttentionRule(case.window)
+    return [back_end_for(q, piece, rule).name for piece in case.pieces()]
 
 
 @pytest.fixture
@@ -120,6 +121,27 @@ def test_flash_serves_documents(
     case = replace(LOW, lengths=lengths, documents=documents)
     assert set(chosen(case)) == {"flash"}
     assert error(case) <= ROUNDINGS
+
+
+@pytest.mark.usefixtures("without_flash4")
+@each("documents", [((0,), (0,)), ((0, 100, 300, 301),)])
+@each("window", [1, 64, 200])
+@each("size", [64, 128, 256])
+def test_flash_serves_windows(
+    documents: tuple[tuple[int, ...], ...], window: int, size: int
+) -> None:
+    for lengths in ((576,), (256, 320), (256, 1, 319)):
+        case = replace(LOW, lengths=lengths, documents=documents, size=size, window=window)
+        assert set(chosen(case)) == {"flash"}
+        assert error(case) <= ROUNDINGS
+
+
+@pytest.mark.usefixtures("without_flash4")
+def test_long_windows_are_triangles_of_a_faster_kernel() -> None:
+    case = replace(LOW, lengths=(4096, 4096), window=4096)
+    assert set(chosen(case)) == {"cudnn"}
+    assert error(case) <= ROUNDINGS
+    assert set(chosen(replace(case, size=256))) == {"flash"}
 
 
 @pytest.mark.usefixtures("without_flash4")

@@ -20,6 +20,7 @@ from penstock.run.step.optimizer import AdamW, FusedAdamW, TorchAdamW
 
 if torch.cuda.is_available():
     from penstock.model.kernels.adamw import Blocks, fused_squares
+    from penstock.model.kernels.expert_gradient import add_expert_gradients
 
 pytestmark = [
     pytest.mark.torch,
@@ -231,6 +232,26 @@ def _embedding_gradient() -> Tensor:
     gradient = torch.zeros(100, 256, device="cuda")
     add_rows(gradient, torch.randint(100, (20_000,), device="cuda"), numbers(20_000, 256))
     return gradient
+
+
+@each("rows", [(5, 0, 300, 1, 64), (512, 700, 130, 0, 1000)])
+@each("sides", [(64, 96), (256, 512), (1536, 2048)])
+def test_weight_gradients_of_experts(rows: tuple[int, ...], sides: tuple[int, int]) -> None:
+    """Experts with any number of rows, of which some have none."""
+    outputs, inputs = sides
+    x, dy = (numbers(sum(rows), size, dtype=torch.bfloat16) for size in (inputs, outputs))
+    ends = torch.tensor(rows, device="cuda").cumsum(0).int()
+    before = numbers(len(rows) * outputs, inputs)
+    gradient = before.clone()
+    add_expert_gradients(gradient, x, dy, ends)
+    exact, start = before.double().view(len(rows), outputs, inputs), 0
+    for expert, end in enumerate(ends.tolist()):
+        exact[expert] += dy[start:end].double().t() @ x[start:end].double()
+        start = end
+    close(gradient, exact.view(gradient.shape), BOUNDS[torch.float32])
+    again = before.clone()
+    add_expert_gradients(again, x, dy, ends)
+    assert torch.equal(gradient, again)
 
 
 @pytest.mark.parametrize("compute", [_norm_gradient, _embedding_gradient])

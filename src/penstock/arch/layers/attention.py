@@ -20,6 +20,10 @@ HOST_SQUARE = 128
 """Most queries of a triangle that the kernel of the CPU is given."""
 HOST_KEYS = 512
 """Most keys of a rectangle in its backward."""
+LONG_WINDOW = 4096
+"""Keys of a window from which on a GPU computes it as triangles, with a kernel that knows none: one
+call of flash, which knows windows, takes longer then. Triangles of a short one are small, and
+joining them takes long."""
 FOLDED_BELOW = 768
 """Queries from which on the kernel of the CPU takes its largest blocks by itself; fewer are folded,
 query heads of a group one behind the other (model/attention/folded.py)."""

@@ -24,6 +24,21 @@ INDEX_BYTES = 8
 """Of the number of an expert, or of a row."""
 
 
+LAUNCHED_FOR = 4_000_000_000
+"""Multiplications of a kernel that a GPU does in about the time in which its host launches one:
+0.02 ms, which PyTorch takes for a product that adds to 32 bits beside an H200."""
+
+
+def one_gradient_kernel(rows: float, outputs: int, inputs: int) -> bool:
+    """Whether one kernel adds up the weight gradients of all experts on a GPU, in 16 bits: it is
+    slower than one for each where these are long, with so many rows of an expert on average.
+
+    >>> one_gradient_kernel(512, 1536, 2048), one_gradient_kernel(512, 28672, 4096)
+    (True, False)
+    """
+    return rows * outputs * inputs < LAUNCHED_FOR
+
+
 def router_name(mixture: ExpertMixture) -> str:
     """The router's matrix behind the prefix of its layer.
 

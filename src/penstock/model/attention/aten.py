@@ -62,7 +62,7 @@ def flash_forward(q: Tensor, k: Tensor, v: Tensor, reach: Reach) -> Output:
     """16-bit only; one row, [tokens, heads, head_size], its documents one after the other."""
     queries, keys = cumulative_lengths(reach, q.device)
     out, lse, *_ = _aten._flash_attention_forward.default(
-        q, k, v, queries, keys, *longest(reach), 0.0, True, False
+        q, k, v, queries, keys, *longest(reach), 0.0, True, False, **_window(reach)
     )
     return out, lse
 
@@ -75,9 +75,15 @@ def flash_backward(
     seed = torch.zeros(2, dtype=torch.uint64, device=q.device)
     unused = torch.empty(0, device=q.device)
     dq, dk, dv = _aten._flash_attention_backward.default(
-        g, q, k, v, out, lse, queries, keys, *longest(reach), 0.0, True, seed, unused
-    )
+        g, q, k, v, out, lse, queries, keys, *longest(reach), 0.0, True, seed, unused,
+        **_window(reach),
+    )  # fmt: skip
     return dq, dk, dv
+
+
+def _window(reach: Reach) -> dict[str, int]:
+    """Keys before its own that a query sees, where they are limited."""
+    return {} if reach.window is None else {"window_size_left": reach.window - 1}
 
 
 @lru_cache(maxsize=256)

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from penstock.arch.attention_rule import PLAIN_ATTENTION, AttentionRule
-from penstock.arch.layers.attention import HOST_KEYS, HOST_SQUARE
+from penstock.arch.layers.attention import HOST_KEYS, HOST_SQUARE, LONG_WINDOW
 from penstock.errors import RunError
 from penstock.model.attention import aten, flash4, plain
 from penstock.model.attention.back_end import BackEnd
@@ -32,6 +32,7 @@ FULL_PRECISION = (torch.float32, torch.float64)
 LOW_PRECISION = (torch.bfloat16, torch.float16)
 SHORTEST = 64
 """Tokens of a slice or a past below which cuDNN's plans are not asked for."""
+PLAIN_PRODUCTS = "plain"
 PLAIN_KEYS = 8192
 """Most keys of a rectangle in the backward of plain products."""
 
@@ -94,6 +95,7 @@ def _always(q: Tensor, piece: Piece) -> bool:
     return q.dtype in FULL_PRECISION + LOW_PRECISION
 
 
+FLASH = Packed("flash", _with_flash, aten.flash_forward, aten.flash_backward)
 BACK_ENDS: tuple[BackEnd, ...] = (
     Tiled("cpu", _on_cpu, folded_forward, folded_backward, HOST_SQUARE, HOST_KEYS),
     # merging rounds, so in low precision triangles stay whole
@@ -107,14 +109,17 @@ BACK_ENDS: tuple[BackEnd, ...] = (
     ),
     Tiled("flash4-parts", _with_flash4_whole, flash4.flash4_forward, flash4.flash4_backward),
     Tiled("cudnn", _with_cudnn, aten.cudnn_forward, aten.cudnn_backward),
-    Packed("flash", _with_flash, aten.flash_forward, aten.flash_backward),
-    Tiled("plain", _always, plain.plain_forward, plain.plain_backward, block=PLAIN_KEYS),
+    FLASH,
+    Tiled(PLAIN_PRODUCTS, _always, plain.plain_forward, plain.plain_backward, block=PLAIN_KEYS),
 )
 
 
 def back_end_for(q: Tensor, piece: Piece, rule: AttentionRule = PLAIN_ATTENTION) -> BackEnd:
-    """The first in the table that serves these queries; windows are given to a kernel part by part,
-    and scores with a cap to plain products."""
+    """The first in the table that serves these queries; scores with a cap are given to plain
+    products, and long windows part by part to a kernel that knows none."""
+    if rule.window is not None and rule.cap is None and _with_flash(q, piece):
+        found = parts_back_end_for(q, piece, rule)
+        return found if rule.window >= LONG_WINDOW and found.name != PLAIN_PRODUCTS else FLASH
     if rule.window is not None or rule.cap is not None:
         return parts_back_end_for(q, piece, rule)
     for back_end in BACK_ENDS:

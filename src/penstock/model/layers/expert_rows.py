@@ -36,8 +36,13 @@ class ExpertRows(NamedTuple):
 
     def add_up(self, rows: Tensor, tokens: int) -> Tensor:
         """The sum of each token's rows [tokens, ...]."""
-        by_choice = torch.empty_like(rows).index_copy_(0, self.order, rows)
+        by_choice = rows[self._places()]  # a copy to places takes twice as long on a GPU
         return by_choice.view(tokens, self._choices(tokens), *rows.shape[1:]).sum(1)
+
+    def _places(self) -> Tensor:
+        """The row of each choice, as a number."""
+        numbers = torch.arange(len(self.order), device=self.order.device)
+        return torch.empty_like(self.order).index_copy_(0, self.order, numbers)
 
     def _choices(self, tokens: int) -> int:
         return max(len(self.order) // max(tokens, 1), 1)

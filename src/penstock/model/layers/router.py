@@ -38,7 +38,11 @@ class Router:
 
     def forward(self, router: Matrix, x: Tensor) -> Routed:
         """The experts of every token of x [tokens, hidden]."""
-        probabilities = torch.softmax(linear(router, x), -1, dtype=wide_type(x))
+        return self.choose(linear(router, x))
+
+    def choose(self, scores: Tensor) -> Routed:
+        """The experts of tokens with these scores [tokens, experts]."""
+        probabilities = torch.softmax(scores, -1, dtype=wide_type(scores))
         largest, chosen = probabilities.topk(self.mixture.per_token, dim=-1)
         if self.mixture.renormalised:
             return Routed(probabilities, chosen, largest / largest.sum(-1, keepdim=True))
@@ -56,12 +60,16 @@ class Router:
     ) -> Tensor:
         """The gradient of x, of that of the weights; `slope` is the gradient of the auxiliary loss
         with respect to the probability that any token has for each expert."""
+        d = self.of_scores(routed, d_weights, slope).to(x.dtype)
+        return linear_backward(router, gradient, x, d, queue)
+
+    def of_scores(self, routed: Routed, d_weights: Tensor, slope: Tensor | None) -> Tensor:
+        """The gradient of the scores."""
         d = torch.zeros_like(routed.probabilities)
         d.scatter_(-1, routed.chosen, self._of_largest(routed, d_weights))
         if slope is not None:
             d += slope.to(d)
-        d.sub_((d * routed.probabilities).sum(-1, keepdim=True)).mul_(routed.probabilities)
-        return linear_backward(router, gradient, x, d.to(x.dtype), queue)
+        return d.sub_((d * routed.probabilities).sum(-1, keepdim=True)).mul_(routed.probabilities)
 
     def _of_largest(self, routed: Routed, d_weights: Tensor) -> Tensor:
         """The gradient of the probabilities that are chosen."""

@@ -7,6 +7,7 @@ from itertools import cycle
 import torch
 from torch import Tensor
 
+from penstock.arch.attention_rule import AttentionRule
 from penstock.cluster.measured import PRODUCT_PASSES
 from penstock.data.batch import Microbatch
 from penstock.estimate.kernel_parts import layer_moved, logits_moved
@@ -20,12 +21,18 @@ from penstock.model.attention.slice_attention import (
     attention_forward,
 )
 from penstock.model.kernels.choice import fusible
+from penstock.model.layers.expert_products import (
+    PendingGroups,
+    grouped_product,
+    grouped_product_backward,
+)
 from penstock.model.layers.linear import add_product
 from penstock.model.layers.lm_head import logits_to_gradient, wide_type
 from penstock.model.layers.norm import norm, norm_backward
 from penstock.model.layers.rope import rotate, rotate_back_into, rotate_into
 from penstock.model.layers.swiglu import swiglu, swiglu_backward
 from penstock.profiling.case import TORCH_NAMES, ProfileCase
+from penstock.profiling.measure.routing import routing_calls
 from penstock.profiling.measure.timing import kernel_seconds
 from penstock.profiling.modules import MeasuredRow
 from penstock.profiling.sizes import AttentionSize, token_counts, whole_unit
@@ -49,17 +56,35 @@ class KernelBench:
         return kernel_seconds(call, self.device)
 
     def product(self, passed: str, product: Product) -> MeasuredRow:
-        """One product of a pass."""
+        """One product of a pass, or those of experts that one kernel has."""
         m, n, k = product.m, product.n, product.k
-        seconds = self.seconds(self._call(passed, m, n, k))
+        grouped = product.together > 1
+        call = self._grouped(passed, product) if grouped else self._call(passed, m, n, k)
+        seconds = self.seconds(call)
         return {
             "pass": passed,
             "m": m,
             "n": n,
             "k": k,
+            **({"groups": product.together} if grouped else {}),
             "seconds": seconds,
             "flops_per_second": product.flops / seconds,
         }
+
+    def _grouped(self, passed: str, product: Product) -> Callable[[], object]:
+        """All experts have as many rows."""
+        groups, of_each = product.together, product.k if passed == "weights" else product.m
+        rows = groups * of_each
+        ends = torch.arange(1, groups + 1, device=self.device, dtype=torch.int32) * of_each
+        if passed == "weights":
+            gradient = torch.zeros(groups * product.m, product.n, device=self.device)
+            x, dy = self.random(rows, product.n), self.random(rows, product.m)
+            return partial(PendingGroups(0, x, dy, ends).add_to, gradient)
+        x, forward = self.random(rows, product.k), passed == "forward"
+        sides = (product.n, product.k) if forward else (product.k, product.n)
+        weights = self._copies(self.random(groups, *sides))
+        multiply = grouped_product if forward else grouped_product_backward
+        return lambda: multiply(x, next(weights), ends)
 
     def _call(self, passed: str, m: int, n: int, k: int) -> Callable[[], object]:
         if passed == "weights":  # outputs x inputs, added up over k tokens
@@ -88,7 +113,7 @@ class KernelBench:
             memory = KeyValues(*shape, dtype=self.dtype, device=self.device)
             for tensor in (*memory.keys, *memory.values):
                 tensor.normal_()
-        at = SliceOfLayer(_last_piece(size), memory, 0)
+        at = SliceOfLayer(_last_piece(size), memory, 0, AttentionRule(size.window))
         out, lse = attention_forward(q, k, v, at)
         kept = AttentionSaved(q, k, v, out, lse)
 
@@ -104,7 +129,7 @@ class KernelBench:
         ):
             yield {
                 "pass": passed,
-                **size._asdict(),
+                **{name: value for name, value in size._asdict().items() if value is not None},
                 "keys": size.pairs / size.tokens,
                 "seconds": seconds,
                 "flops_per_second": flops / seconds,
@@ -138,8 +163,10 @@ class KernelBench:
         turned, out = (self.random(1, tokens, heads, model.head_size) for _ in range(2))
         cos, sin = (self.random(tokens, 1, model.head_size) for _ in range(2))
         turns = partial(rotate_into, out) if fusible(turned) else rotate
-        both, inside = self.random(tokens, 2 * model.width), self.random(tokens, model.width)
+        width = model.ffn_per_token
+        both, inside = self.random(tokens, 2 * width), self.random(tokens, width)
         return {
+            **(routing_calls(self.random, model, tokens) if model.mixture else {}),
             ("norm", forward): lambda: [norm(weight, x, 1e-5) for _ in range(2)],
             ("norm", inputs): lambda: [norm_backward(weight, gradient, x, r, dy) for _ in range(2)],
             ("sum", forward): lambda: [x + dy for _ in range(2)],

@@ -5,7 +5,7 @@ from dataclasses import replace
 import torch
 
 from penstock.cost.stage_workload import workload_for
-from penstock.cost.temporary import fused_backward_bytes
+from penstock.cost.temporary import GPU_KERNELS, PLAIN_GPU_KERNELS
 from penstock.cost.workload import Workload
 from penstock.model.kernels.choice import fuses
 from penstock.run.program.step_plan import StepPlan
@@ -15,7 +15,9 @@ def workload_of(plan: StepPlan, device: torch.device) -> Workload:
     """The work of a step of a plan, for one sequence of each microbatch."""
     layout = plan.layout
     workload = workload_for(plan.schedule.shape, layout.model, plan.lengths, layout.layers)
+    if device.type == "cpu":
+        return workload
     # In 32 bits attention is computed by plain products, fused kernels or not.
-    if fuses(device, layout.dtype) and layout.dtype.itemsize < torch.float32.itemsize:
-        return replace(workload, inside=fused_backward_bytes)
-    return workload
+    narrow = layout.dtype.itemsize < torch.float32.itemsize
+    fused = fuses(device, layout.dtype) and narrow
+    return replace(workload, needs=GPU_KERNELS if fused else PLAIN_GPU_KERNELS)
