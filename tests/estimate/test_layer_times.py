@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from estimate.layouts import LLAMA_13B, priced, row
+from penstock.arch.attention_rule import seen_half_pairs
 from penstock.arch.presets import MODELS
 from penstock.cluster.gpu import AttentionKernel, PassShares
 from penstock.cluster.presets import CLUSTERS
@@ -87,6 +88,34 @@ def test_attention_with_bounded_scores_takes_what_was_measured(
     found = times.attention_seconds(_sequence(tokens))
     for seconds, measured in zip(found, MEASURED_BOUNDED[heads, size, tokens]):
         assert seconds == pytest.approx(measured * MILLISECOND, rel=0.03)
+
+
+MEASURED_WINDOWS = {
+    (32, 128, 512, 16384): (0.736, 1.961),
+    (32, 128, 1024, 16384): (1.145, 2.941),
+    (32, 128, 2048, 16384): (1.950, 4.785),
+    (32, 128, 4096, 16384): (2.428, 6.497),
+    (32, 128, 4096, 32768): (5.266, 13.991),
+    (4, 256, 512, 16384): (0.160, 0.563),
+    (4, 256, 1024, 16384): (0.264, 0.885),
+    (4, 256, 2048, 16384): (0.469, 1.465),
+}
+"""The same of heads of a size with a window, as runs compute them: long windows of narrow heads by
+triangles, others in one call."""
+
+
+@pytest.mark.parametrize(("heads", "size", "window", "tokens"), MEASURED_WINDOWS)
+def test_windows_take_about_what_was_measured(
+    heads: int, size: int, window: int, tokens: int
+) -> None:
+    sizes = {"heads": heads, "kv_heads": max(1, heads // 4), "head_size": size, "window": window}
+    model = replace(MODELS["mistral-7b-v0.1"], **sizes)  # type: ignore[arg-type]
+    times = LayerTimes(model, model, H200, H200.peak["bf16"], "cudnn", fused_norm=True)
+    unit = _sequence(tokens)._replace(pairs=seen_half_pairs(tokens, window) / 2)
+    for seconds, measured in zip(
+        times.attention_seconds(unit), MEASURED_WINDOWS[heads, size, window, tokens]
+    ):
+        assert seconds == pytest.approx(measured * MILLISECOND, rel=0.16)
 
 
 def test_one_kernel_for_scale_mask_and_softmax_is_between_none_and_one_for_all() -> None:

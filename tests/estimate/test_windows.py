@@ -1,5 +1,6 @@
 """Layers with a sliding window take as long as what they see, on whichever stage they are."""
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -49,7 +50,9 @@ def _of_stages(kind: str, **changes: Any) -> tuple[LayoutCost, NDArray[np.float6
 
 
 def _attention(times: LayerTimes, pairs: float) -> NDArray[np.float64]:
-    """Forward and backward of a layer."""
+    """Forward and backward of a layer that sees so many."""
+    window = GEMMA.window if pairs == NEAR else None
+    times = replace(times, part=replace(times.part, window=window, window_pattern=()))
     unit = UnitTokens(TOKENS, TOKENS, pairs, float(TOKENS * TOKENS))
     return np.array(times.attention_seconds(unit))
 

@@ -23,9 +23,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from itertools import zip_longest
+from operator import mul
 
 from penstock.arch.config import ModelConfig
-from penstock.arch.layers.attention import LONG_WINDOW
 from penstock.arch.layers.expert_mlp import one_gradient_kernel
 from penstock.arch.layers.lm_head import tokens_at_a_time
 from penstock.arch.layers.record import wide_bytes
@@ -46,7 +46,13 @@ from penstock.estimate.layer_seconds import LayerSeconds, UnitTokens
 from penstock.estimate.plain_kernels import CAPPED, PAIR_MOVED, PLAIN_NORM
 from penstock.estimate.products import KERNEL_START, Product
 from penstock.estimate.ring_times import ring_kernels, ring_moved
-from penstock.estimate.window_times import model_window, tokens_beyond, window_seconds
+from penstock.estimate.window_times import (
+    WIDE_HEAD,
+    by_triangles,
+    model_window,
+    tokens_beyond,
+    window_seconds,
+)
 
 HALF_SPEED_KEYS = 256
 """Keys for each query at which a fused kernel is half as fast as with many. Assumption: blocks of
@@ -54,11 +60,18 @@ HALF_SPEED_KEYS = 256
 HALF_SPEED_OF_RECTANGLE = 128
 """The same for queries that see all of their keys, as most blocks of a ring: there is no diagonal.
 Assumption."""
-WIDE_HEAD = 128
+HALF_SPEED_OF_WINDOW = 384
+"""The same in a window that one kernel knows, which has a diagonal on both sides. On an H200 with
+32 heads of 128, windows of 512, 1,024 and 2,048 keys and 16,384 tokens take 0.736, 1.145 and 1.950
+ms forward, and 1.961, 2.941 and 4.785 backward."""
 NARROW_HEAD = PassShares(0.74, 0.80)
 """What heads of 64 reach of the speed of heads of 128: cuDNN on an H200, 9.1 and 25.8 ms against
 13.5 and 41.4 ms for twice the FLOPs (docs/benchmarks.md). That other sizes below 128 are as 64 is
 an assumption."""
+WIDER_HEAD = PassShares(1.0, 0.8)
+"""What heads of more than 128 reach of the speed of heads of 128 with flash2, which alone knows
+them. From heads of 256 on an H200 with windows: 0.264 and 0.885 ms for 4 of them, 1,024 keys and
+16,384 tokens."""
 GROUPED_BYTES = 2
 """Size of the numbers of which one kernel multiplies the rows of all experts; of others, and where
 weight gradients are long, each expert has a kernel (model/layers/expert_products.py)."""
@@ -209,27 +222,30 @@ class LayerTimes:
             return PassShares(0.0, 0.0)
         if self.attention in KEEP_SCORES or self.part.score_cap is not None:
             return self._plain_attention(unit)  # no fused kernel bounds scores
-        reached: PassShares = getattr(self.gpu.reached, self.attention)
-        if self.part.head_size < WIDE_HEAD:
-            reached = PassShares(*(share * part for share, part in zip(reached, NARROW_HEAD)))
-        flops = unit.pairs * self.attended.pair_flops
-        keys = unit.pairs / max(unit.whole, 1) / self.ring
-        window = self.reached_window(unit)
-        if window is not None and window < LONG_WINDOW:
-            reached = self.gpu.reached.flash2  # which knows windows
-        elif window is not None:
-            keys = window / 2  # of its triangles
-        speed = self.peak * keys / (keys + self._half_speed)
+        flops, speeds = unit.pairs * self.attended.pair_flops, self._attention_speeds(unit)
         starts = KERNEL_START * ring_kernels(self.ring)
         joined = self.joined(unit)
         return PassShares(
-            starts + flops / (speed * reached.forward) + joined.forward,
-            starts + 2 * flops / (speed * reached.backward) + joined.backward,
+            starts + flops / speeds.forward + joined.forward,
+            starts + 2 * flops / speeds.backward + joined.backward,
         )
 
-    @property
-    def _half_speed(self) -> int:
-        return HALF_SPEED_KEYS if self.ring == 1 else HALF_SPEED_OF_RECTANGLE
+    def _attention_speeds(self, unit: UnitTokens) -> PassShares:
+        """FLOPs per second of fused kernels, forward and backward."""
+        reached: PassShares = getattr(self.gpu.reached, self.attention)
+        keys = unit.pairs / max(unit.whole, 1) / self.ring
+        half_speed = HALF_SPEED_KEYS if self.ring == 1 else HALF_SPEED_OF_RECTANGLE
+        window, size = self.reached_window(unit), self.part.head_size
+        if window is not None and by_triangles(self.part, window):
+            keys = window / 2
+        elif window is not None:
+            reached, half_speed = self.gpu.reached.flash2, HALF_SPEED_OF_WINDOW
+        if size > WIDE_HEAD:
+            reached = PassShares(*map(mul, self.gpu.reached.flash2, WIDER_HEAD))
+        elif size < WIDE_HEAD:
+            reached = PassShares(*map(mul, reached, NARROW_HEAD))
+        speed = self.peak * keys / (keys + half_speed)
+        return PassShares(speed * reached.forward, speed * reached.backward)
 
     def joined(self, unit: UnitTokens) -> PassShares:
         """Seconds of joining what a rank's queries see of each block of keys, or of a window."""

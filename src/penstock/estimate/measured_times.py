@@ -15,7 +15,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property
 
-from penstock.arch.layers.attention import LONG_WINDOW
 from penstock.arch.layers.lm_head import tokens_at_a_time
 from penstock.cluster.gpu import PassShares
 from penstock.cluster.measured import ATTENTION_PASSES as _PASSES
@@ -24,6 +23,7 @@ from penstock.estimate.kernel_parts import PRODUCT, KernelSeconds, layer_moved, 
 from penstock.estimate.layer_seconds import LayerSeconds, UnitTokens
 from penstock.estimate.layer_times import LayerTimes
 from penstock.estimate.products import Product
+from penstock.estimate.window_times import by_triangles
 
 LIKE_FORWARD = "FNR"
 
@@ -122,7 +122,7 @@ class ProfiledTimes(LayerTimes):
         if window is not None and self.kernels.windowed:
             rates = [self.kernels.windowed[name].at((*heads, window), at) for name in _PASSES]
             return PassShares(*(times * flops / rate for times, rate in zip((1, 2), rates)))
-        if window is not None and window >= LONG_WINDOW:  # triangles see half of their own tokens
+        if window is not None and by_triangles(self.part, window):  # half of their own tokens
             at = (float(window), 0.5)
         rates = [self.kernels.attention[name].at(heads, at) for name in _PASSES]
         attended = (times * flops / rate for times, rate in zip((1, 2), rates))

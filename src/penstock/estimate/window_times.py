@@ -21,6 +21,15 @@ with 32 query and 8 key/value heads of 128 and a window of 4,096: a block takes 
 which its triangles are 0.50 and 1.53. That it is as much with other heads is an assumption."""
 
 
+WIDE_HEAD = 128
+"""Widest head of the kernels that know no windows."""
+
+
+def by_triangles(part: ModelConfig, window: int) -> bool:
+    """Whether a run computes such a window as triangles; else it is one call of a kernel."""
+    return window >= LONG_WINDOW and part.head_size <= WIDE_HEAD
+
+
 def model_window(part: ModelConfig) -> int | None:
     """The window of a model whose layers all have it; None where some see all keys."""
     return part.window if all(part.window_pattern or (True,)) else None
@@ -40,7 +49,7 @@ def window_seconds(
     part: ModelConfig, unit: UnitTokens, window: int, memory_rate: float
 ) -> PassShares:
     """Seconds of a layer's attention beside its triangles, forward and backward."""
-    if window < LONG_WINDOW:
+    if not by_triangles(part, window):
         return PassShares(0.0, 0.0)
     beyond = tokens_beyond(unit, window)
     elements = beyond * part.attention.query_width * part.element_bytes / 2
