@@ -45,6 +45,8 @@ class LayersOfStages(NamedTuple):
     """How many each stage has."""
     units: Sequence[UnitTokens]
     """What a rank has of each slice there."""
+    times: LayerTimes
+    """Of such a layer."""
 
 
 class CutLayer(NamedTuple):
@@ -90,8 +92,8 @@ def cut_seconds(
     found = np.outer(work.has_front, front) + np.outer(work.has_rest, rest)
     found += np.outer(attention, prepared)
     if kind != "R" or work.to_attention == HEADS:  # else the output of attention was kept
-        for counts, units in sorts:
-            attended = LayerColumns.of(_attended(times, unit) for unit in units)
+        for counts, units, own in sorts:
+            attended = LayerColumns.of(_attended(own, unit) for unit in units)
             found += np.outer(counts, attended.of_kind(kind))
     there, back = np.where(messages > 0, KERNEL_START + 2 * messages / times.memory_rate, 0.0)
     if kind in FORWARD_KINDS:

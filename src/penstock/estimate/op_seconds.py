@@ -180,7 +180,7 @@ class SecondsOfOps(LayoutBytes):
             tokens = [self.rows * sum(each[-1:]) for each in self._units.lengths]
             messages = np.array([*(work.boundaries(each)[:2] for each in tokens), (0, 0)], float)
             sorts = [
-                LayersOfStages(own.layers, self.units_of(own.workload))
+                LayersOfStages(own.layers, self.units_of(own.workload), own.times(self.times))
                 for own in self.kinds_of_layers
             ]
             return cut_seconds(work, kind, self.times, sorts, messages.T)[chosen]
