@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 
 import torch
 
+from penstock.bench.measure.gpu import RATE
 from penstock.core.ops import Op
 from penstock.data.batch import Microbatch
 from penstock.run.execute.observer import Both
@@ -60,7 +61,7 @@ class StepMemory(NamedTuple):
 
 
 def memory_of(engine: Engine, batch: Sequence[Microbatch]) -> StepMemory:
-    """Look at a step that updates nothing."""
+    """Look at a step with its update, which a host needs room for."""
     on_gpu, executor = engine.device.type == "cuda", engine.executor
     allocated, reserved, context = _of_gpu() if on_gpu else (0, 0, 0)
     weights, gradients, optimizer = held_bytes(engine)
@@ -68,7 +69,7 @@ def memory_of(engine: Engine, batch: Sequence[Microbatch]) -> StepMemory:
     try:
         with record_memory(*there_already(engine)) as recorder:
             executor.observer = Both(observer, recorder)
-            engine.gradients(batch)
+            engine.step(batch, RATE)
     finally:
         executor.observer = observer
     if not on_gpu:
