@@ -72,6 +72,8 @@ def test_a_model_may_be_a_name_a_file_or_sizes(tmp_path: Path) -> None:
     preset = layout_from(row(model="llama3-8b")).model
     assert layout_from(row(model=str(file))).model == preset
     assert layout_from(row(model=str(tmp_path))).model == preset
+    experts = MODELS["mixtral-8x7b"]
+    assert layout_from(row(model=to_huggingface(experts))).model == experts
     sizes = layout_from(row()).model
     assert (sizes.kv_heads, sizes.head_size, sizes.gated, sizes.tied) == (40, 128, True, False)
 

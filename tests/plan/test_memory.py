@@ -7,8 +7,11 @@ from typing import Any
 
 import pytest
 
+from penstock.arch.cell_shape import CellShape
 from penstock.arch.config import ModelConfig
 from penstock.core.schedule import Schedule
+from penstock.cost.cell_workload import rank_workload
+from penstock.cost.temporary import GPU_KERNELS
 from penstock.cost.workload import Workload
 from penstock.plan.memory import Footprint, footprints, step_peaks
 from penstock.plan.receive_slots import slot_bytes
@@ -80,6 +83,16 @@ def test_what_is_held_all_the_time_is_what_the_engine_allocates(
             for o, w in zip(engine.optimizers.values(), flat)
         ]
         assert max(ends) == pytest.approx(found[device].end, rel=1e-3)
+
+
+def test_an_update_on_a_gpu_needs_no_roots() -> None:
+    schedule = build("1f1b", devices=4, microbatches=4)
+    host = _workload(schedule)
+    gpu = replace(host, needs=GPU_KERNELS)
+    for own, other in zip(footprints(schedule, host), footprints(schedule, gpu)):
+        assert own.end > 0 == other.end
+        assert (own.weights, own.optimizer) == (other.weights, other.optimizer)
+    assert rank_workload(gpu, CellShape(tensor=2)).needs is GPU_KERNELS
 
 
 @pytest.mark.parametrize("model", VARIANTS.values(), ids=VARIANTS.keys())

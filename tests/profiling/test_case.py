@@ -1,10 +1,12 @@
 """The step that a profile has of a model."""
 
 from dataclasses import replace
+from json import dumps, loads
 
 import pytest
 
-from penstock.errors import FormatError
+from penstock.arch.presets import MODELS
+from penstock.errors import FormatError, ShapeError
 from penstock.profiling.case import case_of_steps, profiled_case
 from profiling.made_up import CASE, profile
 
@@ -26,6 +28,23 @@ def test_the_step_is_read_again_beside_the_model() -> None:
     )
     older = profile(case=DEEP.record())
     assert case_of_steps(older) == profiled_case(older)
+
+
+@pytest.mark.parametrize("name", ["mixtral-8x7b", "gemma3-1b", "qwen3-8b", "mistral-7b-v0.1"])
+def test_a_profile_says_all_of_its_model(name: str) -> None:
+    """Sizes alone would make a model without experts or windows of it."""
+    case = replace(CASE, name=name, sizes=MODELS[name])
+    assert profiled_case(loads(dumps({"case": case.record()}))) == case
+    older = {key: value for key, value in case.record().items() if key != "config"}
+    assert profiled_case({"case": older}).sizes.hidden == case.sizes.hidden
+
+
+@pytest.mark.parametrize("name", ["tiny-fused", "subllm-1.3b"])
+def test_layers_that_differ_are_refused(name: str) -> None:
+    with pytest.raises(ShapeError, match=f"layers of {name} differ") as caught:
+        replace(CASE, name=name, sizes=MODELS[name]).refuse_unlike_layers()
+    assert "layers that are alike" in str(caught.value.hint)
+    replace(CASE, name="mixtral-8x7b", sizes=MODELS["mixtral-8x7b"]).refuse_unlike_layers()
 
 
 @pytest.mark.parametrize("layers", [0, 2, 13, 6.0, "6", None])

@@ -14,7 +14,7 @@ from penstock.profiling.case import ProfileCase, three_stages
 from penstock.profiling.in_step import StepOps, factors_of, fit_factors, op_rows, phases_of
 from penstock.profiling.modules import module_rows
 from penstock.profiling.sizes import whole_unit
-from profiling.made_up import CASE, profile
+from profiling.made_up import CASE, FLOPS, profile
 
 ONES, NOTHING = dict.fromkeys(FACTORS, 1.0), dict.fromkeys(FIXED_PARTS, 0.0)
 FIXED_SECONDS = dict(zip(FIXED_PARTS, (1e-4, 2e-4, 3e-4, 4e-4)))
@@ -42,6 +42,24 @@ def _step(
                 ops[Op(kind, stage, 0, slice)] = layers[stage] * seconds + head
     ops[Op("V", 0, 0, 0)], ops[Op("U", 0, 0, 0)] = 0.001, 0.002
     return StepOps(case, _times(case, ONES, NOTHING), ops, sum(ops.values()), 0.0)
+
+
+NEAR = replace(CASE, sizes=replace(CASE.sizes, window=64, window_pattern=(True, False)))
+"""Half of the layers see the last 64 keys: those of the first stage on average as all."""
+
+
+def test_attention_of_a_stage_is_the_mean_of_layers_with_a_window_and_without() -> None:
+    """Of four layers the second and the last see all keys: one of the first stage's two, none of
+    the middle, all of the last."""
+    step, ends = _step(NEAR, KNOWN), [*accumulate(NEAR.lengths)]
+    last, middle, both = (step.attended(stages) for stages in ([2], [1], [1, 2]))
+    every = [end * end / 2 for end in ends]
+    windowed = [64 * (2 * end - 64) / 2 for end in ends]
+    seconds = NEAR.model.pair_flops / FLOPS
+    for times, found in enumerate(zip(last, middle, both), 1):
+        whole, near = (times * seconds * np.diff(each, prepend=0.0) for each in (every, windowed))
+        for mine, wanted in zip(found, (whole, near, (whole + near) / 2)):
+            assert mine == pytest.approx(wanted)
 
 
 STEPS = (CASE, replace(CASE, slices=1), replace(CASE, tokens=CASE.tokens // 4))

@@ -53,11 +53,12 @@ TOLERANCE = {
     "cuda": {"float32": Tolerance(1e-6, 5e-5), "bfloat16": Tolerance(1e-4, 8e-2)},
 }
 """How far a run may be from the oracle: by the sizes, and by the type that was computed in."""
-CHOICE_TOLERANCE = {"bfloat16": 0.7}
-"""The same for gradients of models that choose by scores, experts for a token or tokens to keep. Of
-scores that are nearly equal, rounded ones choose others than the oracle does, and a few tokens are
-much of what an expert has: 0.31 on an H200. A gradient that is lost or turned round is beyond it;
-all else is left to the comparison with one process, which chooses alike."""
+CHOICE_TOLERANCE = {"bfloat16": Tolerance(1e-3, 0.7)}
+"""The same for models that choose by scores, experts for a token or tokens to keep. Of scores that
+are nearly equal, rounded ones choose others than the oracle does, and a few tokens are much of what
+an expert has: gradients were off by 0.31 and 0.42 on an H200, losses by 2.5e-4 there and 1.9e-4 on
+a CPU. A gradient that is lost or turned round is beyond it; all else is left to the comparison with
+one process, which chooses alike."""
 FROM_ONE_PROCESS = {"float32": Tolerance(1e-6, 1e-5), "bfloat16": Tolerance(5e-5, 4e-2)}
 """How far a run may be from one process with the same slices and kernels, where bits are not
 claimed. Both round alike as long as kernels give the same bits for the same input; one that does

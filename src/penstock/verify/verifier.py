@@ -66,7 +66,7 @@ class VerdictRow:
         limit, model = TOLERANCE[self.trial.scale.name][self.trial.dtype], self.trial.work.model
         if not (model.mixture or model.subsampling):
             return limit
-        return limit._replace(gradient=CHOICE_TOLERANCE.get(self.trial.dtype, limit.gradient))
+        return CHOICE_TOLERANCE.get(self.trial.dtype, limit)
 
     @property
     def bit_equal(self) -> bool | None:

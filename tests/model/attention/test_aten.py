@@ -56,6 +56,16 @@ def test_an_op_has_the_arguments_and_results_that_are_relied_on(name: str) -> No
     assert all("=" in more or "?" in more for more in _further(schema, arguments))
 
 
+def test_flash_knows_windows_by_the_name_that_is_passed() -> None:
+    for name in ("_flash_attention_forward", "_flash_attention_backward"):
+        assert "SymInt? window_size_left=None" in str(getattr(torch.ops.aten, name).default._schema)
+    reach = Reach(15, (64,), window=16)
+    q, k = meta(64, 8, 32), meta(79, 4, 32)
+    out, lse = aten.flash_forward(q, k, k, reach)
+    gradients = aten.flash_backward(out, q, k, k, (out, lse), reach)
+    assert [gradient.shape for gradient in gradients] == [q.shape, k.shape, k.shape]
+
+
 def _further(schema: str, arguments: str) -> list[str]:
     """Arguments behind those that are passed."""
     inside = schema.split("(", 1)[1].rsplit(") ->", 1)[0]

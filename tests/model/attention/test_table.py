@@ -85,6 +85,21 @@ def test_scores_with_a_cap_are_plain_products_everywhere(device: str, dtype: tor
         assert found.name == "plain-capped"
 
 
+def test_short_windows_are_given_to_a_kernel_that_knows_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """And long ones too, where only plain products are given parts."""
+    monkeypatch.setattr(table, "_with_flash", lambda q, piece: True)
+    case, rule = Case((4, 4)), AttentionRule(window=3)
+    q, piece = queries(case), case.pieces()[1]
+    assert back_end_for(q, piece, rule) is table.FLASH
+    assert back_end_for(q, piece, AttentionRule(window=table.LONG_WINDOW)).name == "cpu"
+    assert back_end_for(q, piece, AttentionRule(window=3, cap=2.0)).name == "plain-capped"
+    assert parts_back_end_for(q, piece, rule).name == "cpu"
+    monkeypatch.setattr(table, "BACK_ENDS", (BACK_ENDS[-1],))
+    assert back_end_for(q, piece, AttentionRule(window=table.LONG_WINDOW)) is table.FLASH
+
+
 def test_the_smallest_part_of_a_window_decides_whether_a_kernel_is_large_enough() -> None:
     whole, last = Case((300,)).pieces()[0], Case((200, 130)).pieces()[1]
     assert smallest_part(whole, 100) == 99
