@@ -80,8 +80,9 @@ def _kernel_sections(record: Mapping[str, Any]) -> Iterator[str]:
     """Products, attention, what moves bytes, copies and collectives, one by one."""
     yield _section(
         "Products",
-        "The products that take longest, [m, k] x [k, n], one by one. `of peak` is the share of "
-        "the data sheet, where the device is known.",
+        "The products that take longest, [m, k] x [k, n], one by one; where one kernel has those "
+        "of several experts, the sizes are those of each. `of peak` is the share of the data "
+        "sheet, where the device is known.",
         product_table(record),
     )
     yield _section(

@@ -100,7 +100,8 @@ def product_table(record: Mapping[str, Any]) -> ProfileTable:
         ("product", "m", "n", "k", "ms", "TFLOP/s", "of peak"),
         (
             (
-                *(str(row[name]) for name in ("pass", "m", "n", "k")),
+                _with_more(row, "groups", "of {} experts"),
+                *(str(row[name]) for name in "mnk"),
                 _ms(row["seconds"]),
                 f"{row['flops_per_second'] / 1e12:.3f}",
                 _share(row["share_of_peak"]),
@@ -111,11 +112,12 @@ def product_table(record: Mapping[str, Any]) -> ProfileTable:
 
 
 def attention_table(record: Mapping[str, Any]) -> ProfileTable:
-    names = ("pass", "heads", "head_size", "tokens", "past")
+    names = ("heads", "head_size", "tokens", "past")
     return _with_peak(
         ("attention", "heads", "size", "tokens", "before", "ms", "TFLOP/s", "of peak"),
         (
             (
+                _with_more(row, "window", "in a window of {}"),
                 *(str(row[name]) for name in names),
                 _ms(row["seconds"]),
                 f"{row['flops_per_second'] / 1e12:.3f}",
@@ -124,6 +126,11 @@ def attention_table(record: Mapping[str, Any]) -> ProfileTable:
             for row in _longest(record["attention"])
         ),
     )
+
+
+def _with_more(row: Mapping[str, Any], name: str, words: str) -> str:
+    """The pass, and what only some rows have."""
+    return f"{row['pass']} {words.format(row[name])}" if name in row else str(row["pass"])
 
 
 def _longest(rows: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
