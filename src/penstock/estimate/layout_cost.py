@@ -116,7 +116,8 @@ class LayoutCost(SecondsOfOps):
             return KeptSums({}, {})
         groups = tuple(self.links.group(axis) for axis in CELL_AXES)
         counts = (self.rows, self.again)
-        return kept_sums(self.share, self.hardware, groups, counts, self.copies.on_shards)
+        also = self.copies.on_shards, self._units.lengths
+        return kept_sums(self.share, self.hardware, groups, counts, *also)
 
     @property
     def _tables(self) -> KnownTables:

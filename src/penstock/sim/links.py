@@ -126,6 +126,34 @@ def _collective_of_edges(schedule: Schedule) -> tuple[NDArray[np.int64], ...]:
     return order, np.flatnonzero(begins), of_edge
 
 
+class Traffic(NamedTuple):
+    """What transfers take over some links, in ticks."""
+
+    delay: NDArray[Any]
+    """Of every edge of the graph, as `delays` says."""
+    wires: Wires | None
+
+
+KEPT_TRAFFIC = 4
+"""Links for which a schedule keeps what its transfers take: plans that have it in common often have
+links in common too."""
+
+
+def traffic_of(schedule: Schedule, links: Links, tick: Fraction) -> Traffic:
+    """What the transfers of a schedule take, kept for the links that were asked for last."""
+    known = schedule.derive("traffic", _no_traffic)
+    key = (links.different, links.number.tobytes(), tick)
+    if key not in known:
+        if len(known) == KEPT_TRAFFIC:
+            del known[next(iter(known))]
+        known[key] = Traffic(delays(schedule, links, tick), wires(schedule, links, tick))
+    return known[key]
+
+
+def _no_traffic(schedule: Schedule) -> dict[tuple[tuple[Link, ...], bytes, Fraction], Traffic]:
+    return {}
+
+
 def wires(schedule: Schedule, links: Links, tick: Fraction) -> Wires | None:
     """Links that transfers occupy, or none where bytes cost nothing."""
     if not any(link.per_byte for link in links.different):
