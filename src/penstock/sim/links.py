@@ -43,8 +43,14 @@ class Links(NamedTuple):
 
     def latencies(self, tick: Fraction) -> Ticks:
         """Of every pair of devices, in ticks of which each is a whole number."""
-        each = [int(link.latency / tick) for link in self.different]
-        return np.asarray(np.array(each, np.int64)[self.number])
+        each = [_over(link.latency, tick) for link in self.different]
+        whole = [times // parts for times, parts in each]
+        return np.asarray(np.array(whole, np.int64)[self.number])
+
+
+def _over(value: Fraction, tick: Fraction, scale: int = 1) -> tuple[int, int]:
+    """A value in parts of a tick, as two numbers to be divided: fractions of them are slow."""
+    return value.numerator * tick.denominator, value.denominator * tick.numerator * scale
 
 
 Columns = tuple[Ints, Ints, Ints]
@@ -179,18 +185,19 @@ def _occupied(
 ) -> Ticks:
     """Ticks for which each of some transfers, between a pair of devices, occupies its link."""
     parts, scale = moved
-    factors = [link.per_byte / (scale * tick) for link in links.different]
-    if parts.max(initial=0) * max(factors) < _EXACT:
-        each = np.array([*map(float, factors)])
+    most = int(parts.max(initial=0))
+    factors = [_over(link.per_byte, tick, scale) for link in links.different]
+    if all(most * times < _EXACT * over for times, over in factors):
+        each = np.array([times / over for times, over in factors])
         return np.asarray(np.rint(parts * each[links.number[pair]]), np.int64)
-    if all(factor.denominator == 1 for factor in factors):
-        whole = [factor.numerator for factor in factors]
-        refuse_overflow(int(parts.max(initial=0)) * max(whole) * len(parts))
+    if all(times % over == 0 for times, over in factors):
+        whole = [times // over for times, over in factors]
+        refuse_overflow(most * max(whole) * len(parts))
         return np.asarray(parts * np.array(whole, np.int64)[links.number[pair]])
     busy = np.zeros(len(parts), np.int64)
-    for number, factor in enumerate(factors):
+    for number, (times, over) in enumerate(factors):
         here = links.number[pair] == number
-        busy[here] = _times(parts[here], factor)
+        busy[here] = _times(parts[here], Fraction(times, over))
     return busy
 
 
@@ -217,9 +224,10 @@ def finest(schedule: Schedule, links: Links, scaled: Scaled) -> int:
     exact = lcm(fine, *(speed.denominator * scale for speed in speeds))
     slowest = max(link.per_byte * link.joined for link in links.different)
     total = int(scaled.ticks.sum()) * scaled.tick + bytes_moved * slowest
-    if total * exact < _ROOM:
+    room = _ROOM * total.denominator
+    if total.numerator * exact < room:
         return exact
-    while total * fine * 2 < _ROOM:
+    while total.numerator * fine * 2 < room:
         fine *= 2
     return fine
 
