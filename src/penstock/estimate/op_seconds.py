@@ -95,22 +95,23 @@ class SecondsOfOps(LayoutBytes):
 
     def _copied(self, schedule: Schedule) -> RowSeconds:
         """What rows have to do with copies of their weights: the total of `between_copies`."""
-        kinds = sorted(schedule.table.kinds & STAGE_KINDS)
-        table = np.zeros((len(LETTERS), schedule.shape.homes))
-        for kind in kinds:
-            table[CODE[kind]] = self._to_copies(kind, schedule)
-        sorts = self.alike(schedule)
-        return np.asarray(table[sorts.kind, sorts.stage][sorts.of_row])
-
-    def _to_copies(self, kind: str, schedule: Schedule) -> RowSeconds:
-        """Seconds of ops of a kind on each stage, and behind them on each shard."""
-        known, copies = self._common._copies_known, self.copies
-        key = (kind, copies.count, copies.shard)
+        known, kinds = self._common._copies_known, sorted(schedule.table.kinds & STAGE_KINDS)
+        key = ("".join(kinds), self.copies.count, self.copies.shard)
         if key not in known:
-            different, which = self._common._like_homes
-            sent = [[*map(float, copies.sent(kind, home))] for home in different]
-            known[key] = self.copies_seconds(schedule, *np.array(sent).T)[which]
-        return known[key]
+            known[key] = self._to_copies(kinds, schedule)
+        sorts = self.alike(schedule)
+        return np.asarray(known[key][sorts.kind, sorts.stage][sorts.of_row])
+
+    def _to_copies(self, kinds: Kinds, schedule: Schedule) -> RowSeconds:
+        """Seconds of ops of some kinds on each stage, and behind them on each shard, by all kinds
+        that there are."""
+        different, which = self._common._like_homes
+        each = (self.copies.sent(kind, home) for kind in kinds for home in different)
+        sent = np.array([[*map(float, one)] for one in each]).reshape(-1, 2)
+        seconds = self.copies_seconds(schedule, *sent.T).reshape(len(kinds), len(different))
+        table = np.zeros((len(LETTERS), len(which)))
+        table[[CODE[kind] for kind in kinds]] = seconds[:, which]
+        return table
 
     @cached_property
     def _like_homes(self) -> tuple[list[int], NDArray[np.int64]]:
