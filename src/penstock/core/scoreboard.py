@@ -11,7 +11,7 @@ import numpy as np
 
 from penstock.core.graph import graph_of
 from penstock.core.groups import groups_of
-from penstock.core.kernel import kernel
+from penstock.core.kernel import kernel, part
 from penstock.core.schedule import Schedule
 from penstock.core.table import Ints, Ticks
 from penstock.core.transfers import moves_of
@@ -81,8 +81,7 @@ def _play(
     """Visit the lanes in turn; let each run until its head has to wait; stop when none moved.
 
     Members of a group move as one, and transfers queue for their link. What is None is not
-    compiled: without groups and links the loop is a short one. Tuples are taken apart in front of
-    the loop, because each time counts references of all arrays in them.
+    compiled. Tuples are taken apart once, because that counts references of all their arrays.
     """
     if together is not None:
         lane, group_of, group_start, group_rows = together
@@ -93,23 +92,18 @@ def _play(
         moved = False
         for at in range(len(cursor)):
             while cursor[at] < lane_start[at + 1]:
-                head = cursor[at]
-                group, first, past = -1, head, head + 1
+                group, first, past = -1, cursor[at], cursor[at] + 1
                 if together is not None:
-                    group = group_of[head]
+                    group = group_of[first]
                     if group >= 0:
                         first, past = group_start[group], group_start[group + 1]
-                # Ready when every member heads its lane and has all it reads from outside.
-                ready = clock[at]
+                ready = clock[at]  # and when each member heads its lane and has what it reads
                 for member in range(first, past):
                     row = member
                     if together is not None and group >= 0:
                         row = group_rows[member]
                         ready = max(ready, clock[lane[row]])
-                        before = row  # in its lane stand none but members of its own group
-                        while before > cursor[lane[row]] and group_of[before - 1] == group:
-                            before -= 1
-                        if before != cursor[lane[row]]:
+                        if not _heads_its_lane(row, cursor[lane[row]], group_of):
                             ready = -1
                             break
                     for edge in range(edge_start[row], edge_start[row + 1]):
@@ -138,8 +132,25 @@ def _play(
                     end[row] = ready + length[row]
                     clock[here] = max(clock[here], end[row])
                     cursor[here] += 1
-                    if links is not None:  # each transfer leaves when its link is free
-                        for move in range(out[row], out[row + 1]):
-                            departure[move] = max(end[row], free[link[move]])
-                            free[link[move]] = departure[move] + busy[move]
-                            arrival[move] = free[link[move]] + latency[move]
+                    if links is not None:
+                        _send(row, end[row], out, link, busy, latency, free, departure, arrival)
+
+
+@part
+def _heads_its_lane(row: Any, head: Any, group_of: Any) -> bool:
+    """Whether nothing but members of its own group stands before a row in its lane."""
+    while row > head and group_of[row - 1] == group_of[row]:
+        row -= 1
+    return bool(row == head)
+
+
+@part
+def _send(
+    row: Any, ended: Any, out: Any, link: Any, busy: Any, latency: Any, free: Any, departure: Any,
+    arrival: Any,
+) -> None:  # fmt: skip
+    """Let the transfers of a row leave, each when its link is free."""
+    for move in range(out[row], out[row + 1]):
+        departure[move] = max(ended, free[link[move]])
+        free[link[move]] = departure[move] + busy[move]
+        arrival[move] = free[link[move]] + latency[move]

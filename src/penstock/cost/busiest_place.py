@@ -36,8 +36,8 @@ def distinct_places(
 ) -> list[CellPlace]:
     """Places whose ranks have different parts of the model or of some slice of a microbatch."""
     lengths = {count for each in microbatches for count in each}
-    ranks, first = cell.tensor * cell.ulysses, RankShare(model, cell)
-    uneven = [count for count in lengths if first.tokens(count).attended % ranks]
+    shared_by, first = cell.tensor * cell.ulysses, RankShare(model, cell)
+    uneven = [count for count in lengths if first.tokens(count).attended % shared_by]
     found: dict[object, CellPlace] = {}
     for place, parts in _parts_of_places(model, cell):
         share = RankShare(model, cell, place)
