@@ -110,3 +110,18 @@ def test_real_ranks_send_that_in_sums_for_all(
         expected = [copies.sent("Z", stage) for stage in range(2)]
         assert counted[rank, "copies"] == sum(each.copies for each in expected)
         assert counted[rank, "holders"] == sum(each.holders for each in expected)
+
+
+@pytest.mark.parametrize("shard", ["none", "optimizer", "full"])
+def test_ranks_that_share_tokens_send_as_much_as_one_that_has_all(shard: Shard) -> None:
+    """What a rank has of the parameters depends on the tensor axis alone."""
+    for tensor, place in ((1, 0), (2, 1)):
+        alone = Copies(
+            RankShare(LLAMA, CellShape(tensor), CellPlace(tensor=place)), (10, 12, 10), 4, 1, shard
+        )
+        shared = CellShape(tensor, ulysses=2, ring=2)
+        among = replace(alone, share=RankShare(LLAMA, shared, CellPlace(place, 1, 1)))
+        for kind, stage in ((kind, stage) for kind in "GZUV" for stage in range(3)):
+            assert among.sent(kind, stage) == alone.sent(kind, stage)
+            assert among._sizes(stage) == alone._sizes(stage)
+            assert alone.layout(stage) == among.layout(stage)

@@ -8,7 +8,7 @@ from estimate.layouts import row
 from penstock.arch.cell_shape import CellShape
 from penstock.arch.presets import model
 from penstock.cost.collectives import slice_collectives
-from penstock.cost.copies import Copies, _known_sent
+from penstock.cost.copies import Copies, _known_sent, _known_sizes
 from penstock.cost.rank_share import RankShare
 from penstock.estimate.cluster_links import cluster_links
 from penstock.estimate.kept import kept_seconds, kept_sums
@@ -16,7 +16,10 @@ from penstock.estimate.kept_costs import kept_costs
 from penstock.estimate.price import Estimate, estimate
 from penstock.estimate.request import layout_from
 
-KEPT: Any = (kept_costs, kept_sums, kept_seconds, _known_sent, slice_collectives, cluster_links)
+KEPT: Any = (
+    *(kept_costs, kept_sums, kept_seconds, cluster_links),
+    *(_known_sent, _known_sizes, slice_collectives),
+)
 SHAPE = {"mesh": "tensor=2,sequence=2,pipeline=4", "tokens": 8192, "batch_tokens": 32 * 8192}
 DIFFERENT = {
     "model": "tiny-fused",
@@ -41,6 +44,8 @@ LAYOUTS = [
         {"offload": "all", "schedule": "interleaved", "chunks": 2},
         {"mesh": "sequence=4,ring=4,pipeline=4", "model": "gemma3-1b", "cluster": "h100:64"},
         {"mesh": "pipeline=8", "vocabulary": True},
+        {"mesh": "tensor=2,sequence=4,pipeline=4", "shard": "full"},
+        {"mesh": "tensor=2,sequence=4,ring=2,pipeline=4", "shard": "optimizer"},
         *({**DIFFERENT, "layers": layers} for layers in ("1,1,2", "2,1,1", "1,2,1")),
     )
 ]

@@ -102,6 +102,8 @@ def complete(schedule: Schedule) -> Iterator[Finding]:
     """Work that is missing, or done more than once."""
     counts = _counts(schedule)
     for wanted, kinds, numbers, why in _demands(schedule, counts):
+        if schedule.table.kinds.isdisjoint(kinds) and not wanted.any():
+            continue
         wrong = np.flatnonzero(sum(counts[kind] for kind in kinds) != wanted)
         wrong = wrong[wrong < numbers * schedule.shape.units]
         for index in wrong[:SPELLED_OUT]:

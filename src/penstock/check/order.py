@@ -7,7 +7,7 @@ that is misplaced, not the first one that happens to wait for it on another devi
 
 from collections import Counter
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -16,6 +16,7 @@ from penstock.check.finding import Finding
 from penstock.core.buffers import BUFFERS
 from penstock.core.graph import Graph, graph_of
 from penstock.core.groups import groups_of
+from penstock.core.kernel import kernel
 from penstock.core.schedule import Schedule
 from penstock.core.scoreboard import Run, play_schedule
 
@@ -36,18 +37,38 @@ class LaneWait(NamedTuple):
 
 def order(schedule: Schedule) -> Iterator[Finding]:
     """Reads that nobody writes, reads in front of their write, and circles of waiting lanes."""
-    graph = graph_of(schedule)
-    unwritten = np.flatnonzero(graph.writer < 0)
-    if unwritten.size:
-        yield from (_unwritten(schedule, graph, int(edge)) for edge in unwritten[:WAITS_SHOWN])
-        return
-    behind = _behind(schedule, graph)
-    if behind:
-        yield from _misplaced(schedule, graph, behind)
+    graph, table = graph_of(schedule), schedule.table
+    columns = (table.lane_start, table.lane, groups_of(schedule).of_row)
+    if not _in_front(len(graph.reader), graph.reader, graph.writer, *columns):
+        yield from _wrong_reads(schedule, graph)
         return
     played = play_schedule(schedule, np.zeros(len(schedule.table), np.int64))
     if played.stuck(schedule):
         yield _circle(schedule, graph, played)
+
+
+@kernel
+def _in_front(reader: Any, writer: Any, lane_start: Any, lane: Any, group: Any) -> bool:
+    """Whether every read has a writer, which stands in another lane, in front of the reader or in
+    its group."""
+    for edge in range(len(reader)):
+        row, other = reader[edge], writer[edge]
+        if other < 0:
+            return False
+        if row <= other < lane_start[lane[row] + 1] and (
+            group[row] < 0 or group[row] != group[other]
+        ):
+            return False
+    return True
+
+
+def _wrong_reads(schedule: Schedule, graph: Graph) -> Iterator[Finding]:
+    """Those without a writer, or else those in front of it."""
+    unwritten = np.flatnonzero(graph.writer < 0)
+    if unwritten.size:
+        yield from (_unwritten(schedule, graph, int(edge)) for edge in unwritten[:WAITS_SHOWN])
+        return
+    yield from _misplaced(schedule, graph, _behind(schedule, graph))
 
 
 def _unwritten(schedule: Schedule, graph: Graph, edge: int) -> Finding:

@@ -26,6 +26,7 @@ _TOUCHING = frozenset(
     kind for name in ("weight", "dw") for kind in kinds_reading(name) | kinds_writing(name)
 )
 """Kinds that read or write weights or their gradients."""
+_TOUCHING_CODES = [CODE[kind] for kind in sorted(_TOUCHING)]
 
 
 def weight_homes(schedule: Schedule) -> dict[int, list[int]]:
@@ -39,7 +40,7 @@ def weight_homes(schedule: Schedule) -> dict[int, list[int]]:
 
 def _weight_homes(schedule: Schedule) -> dict[int, list[int]]:
     ends = _ends_by_home(schedule, away=False)
-    there = (ends.of(_TOUCHING)[1] >= 0) & (ends.stage < schedule.shape.stages)
+    there = (ends.last[_TOUCHING_CODES].max(axis=0) >= 0) & (ends.stage < schedule.shape.stages)
     homes: dict[int, list[int]] = {}
     for stage, device in zip(ends.stage[there].tolist(), ends.device[there].tolist()):
         if stage not in schedule.shape.weightless:

@@ -81,22 +81,23 @@ def _play(
     """Visit the lanes in turn; let each run until its head has to wait; stop when none moved.
 
     Members of a group move as one, and transfers queue for their link. What is None is not
-    compiled: without groups and links the loop is a short one.
+    compiled. Tuples are taken apart once, because that counts references of all their arrays.
     """
+    if together is not None:
+        lane, group_of, group_start, group_rows = together
+    if links is not None:
+        move_of, out, link, busy, latency, free, departure, arrival = links
     clock, moved = np.zeros(len(cursor), np.int64), True
     while moved:
         moved = False
         for at in range(len(cursor)):
             while cursor[at] < lane_start[at + 1]:
-                head = cursor[at]
-                group, first, past = -1, head, head + 1
+                group, first, past = -1, cursor[at], cursor[at] + 1
                 if together is not None:
-                    lane, group_of, group_start, group_rows = together
-                    group = group_of[head]
+                    group = group_of[first]
                     if group >= 0:
                         first, past = group_start[group], group_start[group + 1]
-                # Ready when every member heads its lane and has all it reads from outside.
-                ready = clock[at]
+                ready = clock[at]  # and when each member heads its lane and has what it reads
                 for member in range(first, past):
                     row = member
                     if together is not None and group >= 0:
@@ -114,8 +115,8 @@ def _play(
                         if there < 0:
                             ready = -1
                             break
-                        if links is not None and links[0][edge] >= 0:
-                            there = links[7][links[0][edge]]
+                        if links is not None and move_of[edge] >= 0:
+                            there = arrival[move_of[edge]]
                         elif delay is not None:
                             there += delay[edge]
                         ready = max(ready, there)
@@ -132,7 +133,7 @@ def _play(
                     clock[here] = max(clock[here], end[row])
                     cursor[here] += 1
                     if links is not None:
-                        _send(row, end[row], links)
+                        _send(row, end[row], out, link, busy, latency, free, departure, arrival)
 
 
 @part
@@ -144,9 +145,11 @@ def _heads_its_lane(row: Any, head: Any, group_of: Any) -> bool:
 
 
 @part
-def _send(row: Any, ended: Any, links: Any) -> None:
+def _send(
+    row: Any, ended: Any, out: Any, link: Any, busy: Any, latency: Any, free: Any, departure: Any,
+    arrival: Any,
+) -> None:  # fmt: skip
     """Let the transfers of a row leave, each when its link is free."""
-    _, out, link, busy, latency, free, departure, arrival = links
     for move in range(out[row], out[row + 1]):
         departure[move] = max(ended, free[link[move]])
         free[link[move]] = departure[move] + busy[move]

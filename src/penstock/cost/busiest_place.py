@@ -36,9 +36,19 @@ def distinct_places(
 ) -> list[CellPlace]:
     """Places whose ranks have different parts of the model or of some slice of a microbatch."""
     lengths = {count for each in microbatches for count in each}
+    shared_by, first = cell.tensor * cell.ulysses, RankShare(model, cell)
+    uneven = [count for count in lengths if first.tokens(count).attended % shared_by]
     found: dict[object, CellPlace] = {}
-    for place in replace(cell, ring=1).places():
+    for place, parts in _parts_of_places(model, cell):
         share = RankShare(model, cell, place)
-        parts = (share.part, share.attended, *(share.tokens(count) for count in lengths))
-        found.setdefault(parts, place)
+        found.setdefault((parts, *map(share.tokens, uneven)), place)
     return [*found.values()]
+
+
+@lru_cache(maxsize=256)
+def _parts_of_places(
+    model: ModelConfig, cell: CellShape
+) -> list[tuple[CellPlace, tuple[ModelConfig, ModelConfig]]]:
+    """The parts of the model that ranks have, by place; one stands for all of a ring."""
+    every = (RankShare(model, cell, place) for place in replace(cell, ring=1).places())
+    return [(share.place, (share.part, share.attended)) for share in every]

@@ -12,6 +12,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from penstock.arch.config import ModelConfig
 from penstock.core.ops import Op
 from penstock.core.schedule import Schedule
 from penstock.core.table import LETTERS
@@ -36,13 +37,12 @@ RowSeconds = NDArray[np.float64]
 StageLike = tuple[int | range, tuple[bool, ...], bool, bool]
 """Layers of a stage, which of them have a window, and whether it is the first and the last."""
 Axes = tuple[CellAxis, ...]
-UnitLengths = tuple[tuple[int, ...], ...]
-"""Slices up to each unit that differs."""
-KnownTables = dict[tuple[str, StageLike, UnitLengths, Axes], RowSeconds]
-"""By kind, stage, units and axes: seconds and bytes of what is sent."""
+KnownTables = dict[tuple[str, StageLike, Axes], RowSeconds]
+"""By kind, stage and axes: seconds and bytes of what is sent, of each unit that differs."""
 PartPrices = NDArray[np.float64]
 """Of each collective of a part, by unit: seconds in all, seconds exposed, bytes along each axis."""
-KnownPrices = dict[tuple[PartOfSlice, UnitLengths, Axes], PartPrices]
+KnownPrices = dict[tuple[ModelConfig, int | None, str, Axes], PartPrices]
+"""By kind of layer, window, name of the part and axes."""
 COMMUNICATING = FORWARD_KINDS + BACKWARD_KINDS + GATHERING_KINDS
 """Kinds whose ranks send to others of their cell."""
 _COMMUNICATES = np.array([letter in COMMUNICATING for letter in LETTERS])
@@ -85,7 +85,7 @@ class CellSums(TransformerCost):
     def _of_stage(self, kind: str, stage: int, timed: Axes) -> RowSeconds:
         """The same of all ops of a kind on a stage, by units that differ."""
         kind = "F" if kind in FORWARD_KINDS else kind
-        key = kind, self._stages_like[stage], self._units.lengths, timed
+        key = kind, self._stages_like[stage], timed
         if key not in self._tables:
             self._tables[key] = self._added_up(kind, stage, timed)
         return self._tables[key]
@@ -94,7 +94,8 @@ class CellSums(TransformerCost):
         """The same, worked out: one collective after the other, as often as it happens."""
         parts = self._priced_parts(kind, stage, timed)
         nothing = np.zeros((1, 2 + len(CELL_AXES), len(self._units.places)))
-        each = [nothing, *(times * prices for times, prices in parts)]
+        there = ((times, prices) for times, prices in parts if len(prices))
+        each = [nothing, *(prices if times == 1 else times * prices for times, prices in there)]
         return np.asarray(np.concatenate(each).sum(axis=0).T)
 
     def seconds(self, collective: Collective) -> float:
@@ -165,7 +166,7 @@ class CellSums(TransformerCost):
 
     def _priced(self, part: PartOfSlice, timed: Axes) -> PartPrices:
         """The prices of a part that all ops of a slice have in common."""
-        key = part, self._units.lengths, timed
+        key = part.share.model, part.window, part.name, timed
         if key not in self._prices:
             sent = zip(*map(part.of, self._units.lengths), strict=True)
             self._prices[key] = self._by_unit([*sent], timed)

@@ -15,12 +15,13 @@ is one of devices, and not counted here.
 
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property, lru_cache
 from itertools import accumulate, pairwise
 from typing import Literal, NamedTuple
 
+from penstock.arch.cell_shape import CellPlace
 from penstock.arch.config import ModelConfig
 from penstock.arch.layers.parameter import Parameter
 from penstock.arch.layers.record import wide_bytes
@@ -119,7 +120,7 @@ class Copies:
         if self.weightless:
             return {}
         on_shards = (self.on_shards, self.devices if self.on_shards else 0)
-        return _known_sent(self.share, self.count, self.index, self.shard, on_shards)
+        return _known_sent(_holding(self.share), self.count, self.index, self.shard, on_shards)
 
     def _size_like(self, stage: int) -> SizeLike:
         """What stages that send the same have in common: as many layers, or the same ones where
@@ -193,7 +194,9 @@ class Copies:
     def _known_sizes(self) -> KnownSizes:
         """What has been asked for, of layouts of the same ranks."""
         shards = self.devices if self.on_shards else 0
-        return {} if self.weightless else _known_sizes(self.share, self.on_shards, shards)
+        if self.weightless:
+            return {}
+        return _known_sizes(_holding(self.share), self.on_shards, shards)
 
     def layout(self, stage: int) -> ParameterLayout:
         """Where the parameters of a stage lie, or of a shard behind all stages."""
@@ -233,6 +236,13 @@ def _layout_of(
     every = stage_parameters(model, layers, *place)
     parameters = {name: each for name, each in every.items() if name not in on_shards}
     return stage_layout(model, parameters, *rank)
+
+
+@lru_cache(maxsize=1024)
+def _holding(share: RankShare) -> RankShare:
+    """A rank as far as its parameters go: ranks that share tokens hold the same ones."""
+    cell = replace(share.cell, ulysses=1, ring=1)
+    return replace(share, cell=cell, place=CellPlace(share.place.tensor))
 
 
 @lru_cache(maxsize=1024)

@@ -12,6 +12,8 @@ from penstock.cost.hardware import Hardware
 from penstock.cost.rank_share import RankShare
 from penstock.estimate.layer_times import LayerTimes
 
+UnitLengths = tuple[tuple[int, ...], ...]
+"""Slices up to each unit that differs."""
 SECONDS_OF = {
     "gather": "ring_seconds",
     "scatter_sum": "ring_seconds",
@@ -41,9 +43,11 @@ def kept_sums(
     groups: tuple[GroupLinks, ...],
     counts: tuple[int, int],
     on_shards: tuple[str, ...],
+    slices: UnitLengths,
 ) -> KeptSums:
     """Where to keep what ops send in a cell: layouts whose cells are alike send the same. `counts`
-    are rows, and layers that are computed again; `on_shards` is what all devices have a part of."""
+    are rows, and layers that are computed again; `on_shards` is what all devices have a part of;
+    `slices` are those up to each unit that differs."""
     return KeptSums({}, {})
 
 
@@ -62,9 +66,8 @@ def kept_seconds(
     share: RankShare,
     counts: tuple[int, int],
     ends: tuple[str, str, int],
-    slices: tuple[tuple[int, ...], ...],
+    slices: UnitLengths,
 ) -> KeptSeconds:
-    """Where to keep what ops compute on a rank. `counts` are those of `kept_sums`, `ends` says
-    where embedding and head are, and in how many shards; `slices` are those up to each unit
-    that differs."""
+    """Where to keep what ops compute on a rank. `counts` and `slices` are those of `kept_sums`,
+    `ends` says where embedding and head are, and in how many shards."""
     return KeptSeconds({}, {})

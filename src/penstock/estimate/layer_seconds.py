@@ -47,3 +47,7 @@ class LayerColumns(NamedTuple):
         """Of ops of a kind."""
         backward = {"I": self.inputs, "W": self.weights, "B": self.inputs + self.weights}
         return self.forward if kind in FORWARD_KINDS else backward.get(kind, 0 * self.forward)
+
+    def of_kinds(self, kinds: Iterable[str]) -> NDArray[np.float64]:
+        """The same of each of some kinds."""
+        return np.array([*map(self.of_kind, kinds)])

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from penstock.arch.config import ModelConfig
+from penstock.arch.layer_split import split_layers
 
 Floats = NDArray[np.float64]
 
@@ -59,6 +60,14 @@ def layer_sorts(model: ModelConfig) -> LayerSorts:
     pattern = tuple(map(model.has_window, first)) if model.window_pattern else ()
     small = replace(model, layers=len(first), blocks=blocks, window_pattern=pattern)
     return LayerSorts(of_layer, small, tuple(range(len(first))))
+
+
+@lru_cache(maxsize=1024)
+def sorts_of_stages(model: ModelConfig, stages: int, layers: tuple[int, ...]) -> Floats:
+    """How many layers of each sort stages have: by stage, and by sort. Stages have so many layers,
+    or without `layers` as even as can be."""
+    split, sorts = split_layers(model.layers, stages, layers), layer_sorts(model)
+    return np.array([*map(sorts.counts, split)], np.float64)
 
 
 def _sort(model: ModelConfig, layer: int) -> Hashable:

@@ -116,7 +116,8 @@ class LayoutCost(SecondsOfOps):
             return KeptSums({}, {})
         groups = tuple(self.links.group(axis) for axis in CELL_AXES)
         counts = (self.rows, self.again)
-        return kept_sums(self.share, self.hardware, groups, counts, self.copies.on_shards)
+        also = self.copies.on_shards, self._units.lengths
+        return kept_sums(self.share, self.hardware, groups, counts, *also)
 
     @property
     def _tables(self) -> KnownTables:
@@ -149,26 +150,37 @@ class LayoutCost(SecondsOfOps):
         return Link() if "stages" in self.free else self._common._links[near]
 
     def loan(self, op: Op, shape: Shape) -> Fraction:
-        key = (op.kind, op.slice, self._like_numbers[op.stage], self.workload.lengths[op.mb])
-        if key not in self._lent:
-            self._lent[key] = self.rows * super().loan(op, shape)
-        return self._lent[key]
+        known = self._common._lent
+        key = (op.kind, op.slice, self._like_stage(op.stage), self.workload.lengths[op.mb])
+        if key not in known:
+            known[key] = self.rows * super().loan(op, shape)
+        return known[key]
 
     def exchange(self, loan: Loan, shape: Shape) -> Exchange:
         """In boundaries of a microbatch, which is what links count here."""
-        op = loan.heavy
-        like, lengths = self._like_numbers[op.stage], self.workload.lengths[op.mb]
+        op, known = loan.heavy, self._common._exchanged
+        like, lengths = self._like_stage(op.stage), self.workload.lengths[op.mb]
         key = (op.kind, op.slice, like, lengths, loan.slices)
-        if key not in self._exchanged:
+        if key not in known:
             moved = super().exchange(loan, shape)
             whole = self.workload.boundary_bytes(max(map(sum, set(self.workload.lengths))))
             there, back = Fraction(moved.there) / whole, Fraction(moved.back) / whole
-            self._exchanged[key] = Exchange(there, back)
-        return self._exchanged[key]
+            known[key] = Exchange(there, back)
+        return known[key]
+
+    @property
+    def _like_stage(self) -> Callable[[int], int]:
+        """The number of what a stage is like, which is looked at for each of many loans."""
+        return self._common._numbers_of_stages.__getitem__
+
+    @cached_property
+    def _numbers_of_stages(self) -> list[int]:
+        found: list[int] = self._like_numbers.tolist()
+        return found
 
     @cached_property
     def _lent(self) -> dict[tuple[object, ...], Fraction]:
-        """Loans of ops of stages and slices that are alike are alike."""
+        """Loans of ops of stages and slices that are alike are alike, among whatever copies."""
         return {}
 
     @cached_property

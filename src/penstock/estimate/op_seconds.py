@@ -29,7 +29,7 @@ from penstock.estimate.layer_seconds import LayerColumns, UnitTokens
 from penstock.estimate.layer_times import LayerTimes, heads_seconds, units_seconds
 from penstock.estimate.layers_again import KindOfLayers
 from penstock.estimate.layout_bytes import LayoutBytes
-from penstock.estimate.op_table import OpTable
+from penstock.estimate.op_table import Kinds, OpTable
 from penstock.estimate.update_times import UpdateTimes
 
 UPDATING = "VUA"
@@ -87,29 +87,31 @@ class SecondsOfOps(LayoutBytes):
         self._take_turns(schedule, exposed)
         return exposed
 
-    def _exposed_of(self, timed: Axes, kind: str) -> NDArray[np.float64]:
-        """What ops of a kind wait for along some axes, by stages that are alike and by unit."""
-        tables = [self._of_stage(kind, stage, timed) for stage in self._like_stages.tolist()]
-        return np.array(tables)[:, :, 1]
+    def _exposed_of(self, timed: Axes, kinds: Kinds) -> NDArray[np.float64]:
+        """What ops of some kinds wait for along some axes, by stages that are alike and by unit."""
+        stages = self._like_stages.tolist()
+        tables = [[self._of_stage(kind, stage, timed) for stage in stages] for kind in kinds]
+        return np.array(tables)[..., 1]
 
     def _copied(self, schedule: Schedule) -> RowSeconds:
         """What rows have to do with copies of their weights: the total of `between_copies`."""
-        kinds = sorted(schedule.table.kinds & STAGE_KINDS)
-        table = np.zeros((len(LETTERS), schedule.shape.homes))
-        for kind in kinds:
-            table[CODE[kind]] = self._to_copies(kind, schedule)
-        sorts = self.alike(schedule)
-        return np.asarray(table[sorts.kind, sorts.stage][sorts.of_row])
-
-    def _to_copies(self, kind: str, schedule: Schedule) -> RowSeconds:
-        """Seconds of ops of a kind on each stage, and behind them on each shard."""
-        known, copies = self._common._copies_known, self.copies
-        key = (kind, copies.count, copies.shard)
+        known, kinds = self._common._copies_known, sorted(schedule.table.kinds & STAGE_KINDS)
+        key = ("".join(kinds), self.copies.count, self.copies.shard)
         if key not in known:
-            different, which = self._common._like_homes
-            sent = [[*map(float, copies.sent(kind, home))] for home in different]
-            known[key] = self.copies_seconds(schedule, *np.array(sent).T)[which]
-        return known[key]
+            known[key] = self._to_copies(kinds, schedule)
+        sorts = self.alike(schedule)
+        return np.asarray(known[key][sorts.kind, sorts.stage][sorts.of_row])
+
+    def _to_copies(self, kinds: Kinds, schedule: Schedule) -> RowSeconds:
+        """Seconds of ops of some kinds on each stage, and behind them on each shard, by all kinds
+        that there are."""
+        different, which = self._common._like_homes
+        each = (self.copies.sent(kind, home) for kind in kinds for home in different)
+        sent = np.array([[*map(float, one)] for one in each]).reshape(-1, 2)
+        seconds = self.copies_seconds(schedule, *sent.T).reshape(len(kinds), len(different))
+        table = np.zeros((len(LETTERS), len(which)))
+        table[[CODE[kind] for kind in kinds]] = seconds[:, which]
+        return table
 
     @cached_property
     def _like_homes(self) -> tuple[list[int], NDArray[np.int64]]:
@@ -145,14 +147,16 @@ class SecondsOfOps(LayoutBytes):
         of_shards = [self.update.seconds(kind, shape.stages)] * shape.shards if shape.shards else []
         return np.append(each, of_shards)
 
-    def _by_stages(self, kind: str) -> NDArray[np.float64]:
-        """Seconds of ops of a kind, by stages that are alike and by unit; layouts with as many
+    def _by_stages(self, kinds: Kinds) -> NDArray[np.float64]:
+        """Seconds of ops of some kinds, by stages that are alike and by unit; layouts with as many
         layers on a stage have the same."""
         known = self._kept_seconds.of_stages
-        keys = [(kind, self._stages_like[stage]) for stage in self._like_stages.tolist()]
-        if any(key not in known for key in keys):
-            known.update(zip(keys, self._of_kind(kind)))
-        return np.array([*map(known.__getitem__, keys)]) + self.times.between
+        stages = [self._stages_like[stage] for stage in self._like_stages.tolist()]
+        lacking = [kind for kind in kinds if any((kind, stage) not in known for stage in stages)]
+        for kind, found in zip(lacking, self._of_kinds(lacking) if lacking else ()):
+            known.update(((kind, stage), own) for stage, own in zip(stages, found))
+        every = [[known[kind, stage] for stage in stages] for kind in kinds]
+        return np.array(every) + self.times.between
 
     @cached_property
     def _kept_seconds(self) -> KeptSeconds:
@@ -162,34 +166,42 @@ class SecondsOfOps(LayoutBytes):
         ends = (shape.embed, shape.loss, shape.shards)
         return kept_seconds(self.times, self.share, counts, ends, self._units.lengths)
 
-    def _of_kind(self, kind: str) -> NDArray[np.float64]:
+    def _of_kinds(self, kinds: Kinds) -> NDArray[np.float64]:
         """The same, worked out."""
-        at, work, chosen = LETTERS.index(kind), self._rates, self._like_stages
-        rest = np.rint(work.linear[at] - self._layer_products[at])[chosen]
-        moved = work.lookup[at] / self.times.lookup_rate(kind) + work.copy[at] / self.hardware.host
-        found = moved[chosen, None] * self._whole_tokens
-        found += self._of_layers(kind)
-        for number in np.flatnonzero(rest).tolist():
-            found[number] += heads_seconds(self.times, self._all_units, float(rest[number]), kind)
-        return np.asarray(found + self._of_brackets(kind)[chosen])
+        at, work, chosen = [CODE[kind] for kind in kinds], self._rates, self._like_stages
+        rest = np.rint(work.linear[at] - self._layer_products[at])[:, chosen]
+        rates = np.array([*map(self.times.lookup_rate, kinds)])[:, None]
+        moved = work.lookup[at] / rates + work.copy[at] / self.hardware.host
+        found = moved[:, chosen, None] * self._whole_tokens
+        found += self._of_layers(kinds)
+        for own, number in np.argwhere(rest).tolist():
+            head = (self._all_units, float(rest[own, number]), kinds[own])
+            found[own, number] += heads_seconds(self.times, *head)
+        return np.asarray(found + self._of_brackets(kinds))
 
-    def _of_layers(self, kind: str) -> NDArray[np.float64]:
-        """The same of the layers of each stage, or of the parts of layers."""
+    def _of_layers(self, kinds: Kinds) -> NDArray[np.float64]:
+        """The same of the layers of each stage."""
         work, chosen = self.workload, self._like_stages
         if isinstance(work, CutWorkload):
-            tokens = [self.rows * sum(each[-1:]) for each in self._units.lengths]
-            messages = np.array([*(work.boundaries(each)[:2] for each in tokens), (0, 0)], float)
-            sorts = [
-                LayersOfStages(own.layers, self.units_of(own.workload), own.times(self.times))
-                for own in self.kinds_of_layers
-            ]
-            return cut_seconds(work, kind, self.times, sorts, messages.T)[chosen]
-        found = np.zeros((len(chosen), len(self.units)))
+            return self._of_cut_layers(work, kinds)
+        found = np.zeros((len(kinds), len(chosen), len(self.units)))
+        backward = [kind in BACKWARD_KINDS for kind in kinds]
         for own, seconds in self._layer_seconds:
-            found += own.layers[chosen, None] * seconds.of_kind(kind)
-            if self.again and kind in BACKWARD_KINDS:
-                found += own.again[chosen, None] * seconds.forward
+            found += own.layers[chosen, None] * seconds.of_kinds(kinds)[:, None]
+            if self.again:
+                found[backward] += own.again[chosen, None] * seconds.forward
         return found
+
+    def _of_cut_layers(self, work: CutWorkload, kinds: Kinds) -> NDArray[np.float64]:
+        """The same of the parts of layers."""
+        tokens = [self.rows * sum(each[-1:]) for each in self._units.lengths]
+        messages = np.array([*(work.boundaries(each)[:2] for each in tokens), (0, 0)], float)
+        sorts = [
+            LayersOfStages(own.layers, self.units_of(own.workload), own.times(self.times))
+            for own in self.kinds_of_layers
+        ]
+        each = [cut_seconds(work, kind, self.times, sorts, messages.T) for kind in kinds]
+        return np.array(each)[:, self._like_stages]
 
     @cached_property
     def _layer_seconds(self) -> list[tuple[KindOfLayers, LayerColumns]]:
@@ -214,13 +226,15 @@ class SecondsOfOps(LayoutBytes):
     def _layer_products(self) -> NDArray[np.int64]:
         return self.workload.layer_products
 
-    def _of_brackets(self, kind: str) -> NDArray[np.float64]:
+    def _of_brackets(self, kinds: Kinds) -> NDArray[np.float64] | float:
         """The same of brackets, where the model leaves out tokens."""
         work = self.workload
         if not isinstance(work, KeptWorkload):
-            return np.zeros((len(work.layers), 1))
+            return 0.0
         tokens = [int(work.tokens[first]) for first in self._units.first]
-        return bracket_seconds(work, kind, tokens, self.rows, self.times.memory_rate)
+        rate = self.times.memory_rate
+        each = [bracket_seconds(work, kind, tokens, self.rows, rate) for kind in kinds]
+        return np.array(each)[:, self._like_stages]
 
     @cached_property
     def _rates(self) -> WorkAmounts:

@@ -4,13 +4,14 @@ Candidates of a search have thousands of ops and few that differ. A table of tho
 filled once for all schedules in which a rank may run, and a schedule looks its rows up.
 """
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
 from penstock.core.table import CODE, LETTERS
 
+Kinds = Sequence[str]
 StageSeconds = NDArray[np.float64]
 
 
@@ -22,11 +23,12 @@ class OpTable:
         self._seconds = np.zeros((len(LETTERS), stages, units + 1))
         self._filled: set[str] = set()
 
-    def of(self, kinds: Collection[str], found: Callable[[str], StageSeconds]) -> StageSeconds:
-        """The table, with these kinds filled in: `found` has what ops of a kind take, by stages and
-        units."""
-        for kind in set(kinds) - self._filled:
-            of_kind = found(kind)
-            self._seconds[CODE[kind], :, : of_kind.shape[1]] = of_kind
-            self._filled.add(kind)
+    def of(self, kinds: Collection[str], found: Callable[[Kinds], StageSeconds]) -> StageSeconds:
+        """The table, with these kinds filled in: `found` has what ops of some kinds take, by kind,
+        stages and units."""
+        lacking = sorted(set(kinds) - self._filled)
+        if lacking:
+            each = found(lacking)
+            self._seconds[[CODE[kind] for kind in lacking], :, : each.shape[2]] = each
+            self._filled.update(lacking)
         return self._seconds

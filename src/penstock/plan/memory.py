@@ -23,7 +23,6 @@ from penstock.arch.ownership import message_room, most_owned
 from penstock.check.memory import bound
 from penstock.core.homes import shard_homes, weight_homes
 from penstock.core.schedule import Schedule
-from penstock.core.shape import Shape
 from penstock.cost.hardware import HARDWARE
 from penstock.cost.transformer import TransformerCost
 from penstock.cost.workload import Workload
@@ -31,10 +30,8 @@ from penstock.plan.host_memory import host_peaks, host_states
 from penstock.plan.receive_slots import with_slots
 from penstock.plan.stage_parameters import (
     MAIN_BYTES,
-    frozen_elements,
-    stage_elements,
-    stage_matrices,
-    stored_elements,
+    StageCounts,
+    counts_of_homes,
 )
 from penstock.sim import simulate
 from penstock.sim.memory import changes_of
@@ -125,20 +122,16 @@ def held_footprints(
     """The same of what a run holds all the time, and of the update, without a step."""
     narrow, main = workload.model.element_bytes, max(MAIN_BYTES, workload.model.element_bytes)
     shape = schedule.shape
-    found = [Footprint(0, 0)] * shape.devices
+    found, counts = [Footprint(0, 0)] * shape.devices, counts_of_homes(workload, shape)
     for stage, devices in (weight_homes(schedule) | shard_homes(shape)).items():
         away = stage in on_host
-        count, stored = (
-            stage_elements(workload, stage, shape),
-            stored_elements(workload, stage, shape),
-        )
-        frozen = frozen_elements(workload, stage, shape)
+        matrices, count, stored, frozen = counts[stage]
         owned = most_owned(stored, owners)
         updated = (
             owned if narrow < main else stored
         )  # main weights that are computed with are whole
-        matrices = 0 if away else most_owned(stage_matrices(workload, stage, shape), owners)
-        room = max(workload.needs.roots * matrices, message_room(stored, owners)) * main
+        roots = 0 if away else workload.needs.roots * most_owned(matrices, owners)
+        room = max(roots, message_room(stored, owners)) * main
         for device in devices:
             before = found[device]
             found[device] = before._replace(
@@ -150,20 +143,19 @@ def held_footprints(
                 end=max(before.end, room),
                 gradients=before.gradients + count * main,
             )
-    sharded = [_gathered(workload, each, owners, shape, states) for each in gathered]
+    sharded = [_gathered(counts, narrow, each, owners, states) for each in gathered]
     return tuple(each._replace(**held) for each, held in zip(found, sharded)) or tuple(found)
 
 
 def _gathered(
-    workload: Workload, buffers: Gathered, owners: int, shape: Shape, states: int
+    counts: Sequence[StageCounts], narrow: int, buffers: Gathered, owners: int, states: int
 ) -> dict[str, int]:
     """What a device holds where a rank has ranges alone, and buffers as large as the largest stage
     that uses them. A stage with a gradient buffer to itself has its range in that."""
-    narrow, main = workload.model.element_bytes, max(MAIN_BYTES, workload.model.element_bytes)
-    stages = {s for users in buffers.gradients for s in users}
-    stored = {s: stored_elements(workload, s, shape) for s in stages}
-    whole = {s: stage_elements(workload, s, shape) for s in stages}
-    frozen = {s: frozen_elements(workload, s, shape) for s in stages}
+    main, stages = max(MAIN_BYTES, narrow), {s for users in buffers.gradients for s in users}
+    stored = {s: counts[s].stored for s in stages}
+    whole = {s: counts[s].elements for s in stages}
+    frozen = {s: counts[s].frozen for s in stages}
     owned = {s: most_owned(count, owners) for s, count in stored.items()}
     values = sum(max(stored[s] + frozen[s] for s in users) for users in buffers.weights)
     values += sum(most_owned(count, owners) for count in frozen.values())

@@ -1,11 +1,38 @@
 """How many parameters a stage has: what it stores, what it has gradients of, what decays, what is
 frozen."""
 
+from collections.abc import Hashable
+from typing import NamedTuple
+
 from penstock.core.shape import Shape
 from penstock.cost.workload import Workload
 
 MAIN_BYTES = 4
 """Main weights, gradients and moments are kept in 32 bits, or in more where that is computed in."""
+
+
+class StageCounts(NamedTuple):
+    """How many parameters a stage or shard has."""
+
+    matrices: int
+    elements: int
+    """Of gradients."""
+    stored: int
+    frozen: int
+
+
+def counts_of_homes(workload: Workload, shape: Shape) -> list[StageCounts]:
+    """Those of every stage, and behind them of every shard. Most are like others, for which they
+    are worked out once."""
+    last, known, found = shape.stages - 1, dict[Hashable, StageCounts](), list[StageCounts]()
+    for home in range(shape.homes):
+        layers = None if home > last else (workload.elements(home), workload.frozen(home))
+        like = layers, home == 0, home == last
+        if like not in known:
+            every = (stage_matrices, stage_elements, stored_elements, frozen_elements)
+            known[like] = StageCounts(*(count(workload, home, shape) for count in every))
+        found.append(known[like])
+    return found
 
 
 def stage_matrices(workload: Workload, stage: int, shape: Shape | None = None) -> int:

@@ -10,8 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from penstock.arch.layer_split import split_layers
-from penstock.estimate.layer_sorts import layer_sorts
+from penstock.estimate.layer_sorts import sorts_of_stages
 from penstock.estimate.layout import TrainingLayout
 from penstock.estimate.moved_activations import moved_activations
 from penstock.planner.piece_times import PieceTimes
@@ -30,8 +29,7 @@ def copy_bounds(layout: TrainingLayout, piece: PieceTimes) -> CopyBounds:
     """The bounds of a layout; `piece` is a microbatch of it."""
     sizes = (layout.pipeline, layout.microbatches, layout.chunks, layout.slices)
     moved = moved_activations(layout.schedule, sizes, layout.options)
-    split = split_layers(layout.model.layers, moved.stages, layout.layers)
-    layers = np.array([*map(layer_sorts(layout.model).counts, split)], np.float64)
+    layers = sorts_of_stages(layout.model, moved.stages, layout.layers)
     of_token = (piece.copied / piece.tokens).min(axis=1)  # a copy is charged by the token
     cluster = layout.cluster
     copied = moved.copied(moved.bytes_of(np.outer(layers @ of_token, piece.tokens)))

@@ -8,10 +8,9 @@ which takes a tenth of the time of making and proving the one with gathers.
 
 import numpy as np
 
-from penstock.arch.layer_split import split_layers
 from penstock.arch.layers.record import wide_bytes
 from penstock.estimate.gradient_buffers import gradient_buffers
-from penstock.estimate.layer_sorts import Floats, layer_sorts
+from penstock.estimate.layer_sorts import Floats, layer_sorts, sorts_of_stages
 from penstock.estimate.layout import TrainingLayout
 from penstock.planner.piece_times import PieceTimes
 
@@ -39,5 +38,4 @@ def _stage_elements(layout: TrainingLayout, piece: PieceTimes, stages: int) -> F
     """Parameters of the layers of each stage that a rank has gradients of."""
     sorts, work = layer_sorts(layout.model), piece.cost.workload
     of_sort = np.array([float(sum(work.elements(1 + layer))) for layer in sorts.shown_by])
-    split = split_layers(layout.model.layers, stages, layout.layers)
-    return np.asarray(np.array([*map(sorts.counts, split)], np.float64) @ of_sort)
+    return np.asarray(sorts_of_stages(layout.model, stages, layout.layers) @ of_sort)

@@ -79,26 +79,28 @@ def slimpipe_vocab(shape: Shape) -> Lanes:
     forwards, backwards = looped_tables(shape, slice_group(shape.devices, shape.slices[0]))
     tables = {"F": forwards, "B": backwards}
     of_device, steps = stages_of(looped_placement(shape)), list(lock_steps(shape))
-    return [
-        [op for kind, step in steps for op in _step(of_device, r, kind, tables[kind], step)]
-        for r in range(shape.devices)
-    ]
+    lanes: list[list[PlainOp]] = []
+    for r in range(shape.devices):
+        own = {kind: _steps(of_device, r, kind, table) for kind, table in tables.items()}
+        lanes.append([op for kind, step in steps for op in own[kind][step]])
+    return lanes
 
 
-def _step(
-    of_device: list[tuple[int, ...]], r: int, kind: str, table: list[Virtual], step: int
-) -> list[PlainOp]:
-    """What a device does at one step: a pass of the slice that enters, its own op, a pass of the
+def _steps(
+    of_device: list[tuple[int, ...]], r: int, kind: str, table: list[Virtual]
+) -> list[list[PlainOp]]:
+    """What a device does at each step: a pass of the slice that enters, its own op, a pass of the
     slice that leaves. Going forward slices enter at stage 0, going back at the last stage."""
     p, last = len(of_device), len(of_device[r]) - 1
     before, after, entry = ("E", "S", 0) if kind == "F" else ("T", "D", last)
     ahead = r if kind == "F" else p - 1 - r
-    ops: list[PlainOp] = []
-    if 0 <= step < len(table) and table[step][0] == entry:
-        ops.append((before, r, *table[step][1:]))
-    if 0 <= step - ahead < len(table):
-        c, mb, s = table[step - ahead]
-        ops.append((kind, of_device[r][c], mb, s))
-    if 0 <= step - (p - 1) < len(table) and table[step - (p - 1)][0] == last - entry:
-        ops.append((after, r, *table[step - (p - 1)][1:]))
-    return ops
+    steps: list[list[PlainOp]] = [[] for _ in range(len(table) + p - 1)]
+    for step, (c, mb, s) in enumerate(table):
+        if c == entry:
+            steps[step].append((before, r, mb, s))
+    for step, (c, mb, s) in enumerate(table, ahead):
+        steps[step].append((kind, of_device[r][c], mb, s))
+    for step, (c, mb, s) in enumerate(table, p - 1):
+        if c == last - entry:
+            steps[step].append((after, r, mb, s))
+    return steps

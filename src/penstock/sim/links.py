@@ -43,8 +43,14 @@ class Links(NamedTuple):
 
     def latencies(self, tick: Fraction) -> Ticks:
         """Of every pair of devices, in ticks of which each is a whole number."""
-        each = [int(link.latency / tick) for link in self.different]
-        return np.asarray(np.array(each, np.int64)[self.number])
+        each = [_over(link.latency, tick) for link in self.different]
+        whole = [times // parts for times, parts in each]
+        return np.asarray(np.array(whole, np.int64)[self.number])
+
+
+def _over(value: Fraction, tick: Fraction, scale: int = 1) -> tuple[int, int]:
+    """A value in parts of a tick, as two numbers to be divided: fractions of them are slow."""
+    return value.numerator * tick.denominator, value.denominator * tick.numerator * scale
 
 
 Columns = tuple[Ints, Ints, Ints]
@@ -126,6 +132,34 @@ def _collective_of_edges(schedule: Schedule) -> tuple[NDArray[np.int64], ...]:
     return order, np.flatnonzero(begins), of_edge
 
 
+class Traffic(NamedTuple):
+    """What transfers take over some links, in ticks."""
+
+    delay: NDArray[Any]
+    """Of every edge of the graph, as `delays` says."""
+    wires: Wires | None
+
+
+KEPT_TRAFFIC = 4
+"""Links for which a schedule keeps what its transfers take: plans that have it in common often have
+links in common too."""
+
+
+def traffic_of(schedule: Schedule, links: Links, tick: Fraction) -> Traffic:
+    """What the transfers of a schedule take, kept for the links that were asked for last."""
+    known = schedule.derive("traffic", _no_traffic)
+    key = (links.different, links.number.tobytes(), tick)
+    if key not in known:
+        if len(known) == KEPT_TRAFFIC:
+            del known[next(iter(known))]
+        known[key] = Traffic(delays(schedule, links, tick), wires(schedule, links, tick))
+    return known[key]
+
+
+def _no_traffic(schedule: Schedule) -> dict[tuple[tuple[Link, ...], bytes, Fraction], Traffic]:
+    return {}
+
+
 def wires(schedule: Schedule, links: Links, tick: Fraction) -> Wires | None:
     """Links that transfers occupy, or none where bytes cost nothing."""
     if not any(link.per_byte for link in links.different):
@@ -151,18 +185,19 @@ def _occupied(
 ) -> Ticks:
     """Ticks for which each of some transfers, between a pair of devices, occupies its link."""
     parts, scale = moved
-    factors = [link.per_byte / (scale * tick) for link in links.different]
-    if parts.max(initial=0) * max(factors) < _EXACT:
-        each = np.array([*map(float, factors)])
+    most = int(parts.max(initial=0))
+    factors = [_over(link.per_byte, tick, scale) for link in links.different]
+    if all(most * times < _EXACT * over for times, over in factors):
+        each = np.array([times / over for times, over in factors])
         return np.asarray(np.rint(parts * each[links.number[pair]]), np.int64)
-    if all(factor.denominator == 1 for factor in factors):
-        whole = [factor.numerator for factor in factors]
-        refuse_overflow(int(parts.max(initial=0)) * max(whole) * len(parts))
+    if all(times % over == 0 for times, over in factors):
+        whole = [times // over for times, over in factors]
+        refuse_overflow(most * max(whole) * len(parts))
         return np.asarray(parts * np.array(whole, np.int64)[links.number[pair]])
     busy = np.zeros(len(parts), np.int64)
-    for number, factor in enumerate(factors):
+    for number, (times, over) in enumerate(factors):
         here = links.number[pair] == number
-        busy[here] = _times(parts[here], factor)
+        busy[here] = _times(parts[here], Fraction(times, over))
     return busy
 
 
@@ -189,9 +224,10 @@ def finest(schedule: Schedule, links: Links, scaled: Scaled) -> int:
     exact = lcm(fine, *(speed.denominator * scale for speed in speeds))
     slowest = max(link.per_byte * link.joined for link in links.different)
     total = int(scaled.ticks.sum()) * scaled.tick + bytes_moved * slowest
-    if total * exact < _ROOM:
+    room = _ROOM * total.denominator
+    if total.numerator * exact < room:
         return exact
-    while total * fine * 2 < _ROOM:
+    while total.numerator * fine * 2 < room:
         fine *= 2
     return fine
 

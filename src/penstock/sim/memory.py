@@ -84,15 +84,13 @@ def levels_at_peaks(schedule: Schedule, found: SizeChanges, done: Run) -> dict[s
     """What buffers of each size hold on each device when it holds most, in steps of one."""
     changes, grain = found
     start, end = found.whole
-    levels: dict[str, list[int]] = {size: [] for size in changes}
+    each = np.array([np.stack(columns, axis=1).ravel() for columns in changes.values()])
+    whole, levels = each.sum(axis=0), []
     for order, rows in change_orders(schedule, start, end, (done.start, done.end)):
-        whole = np.cumsum(_beside(start, end, rows).ravel()[order])
-        past = order[: int(whole.argmax()) + 1] if len(whole) else order
-        started, ended = (rows[past[past % 2 == side] // 2] for side in (0, 1))
-        for size, (at_start, at_end) in changes.items():
-            level = int(at_start[started].sum() + at_end[ended].sum())
-            levels[size].append(int(level * grain))
-    return levels
+        order = (2 * rows[:, None] + (0, 1)).ravel()[order]
+        past = order[: int(np.cumsum(whole[order]).argmax()) + 1] if len(order) else order
+        levels.append([int(level * grain) for level in each[:, past].sum(axis=1).tolist()])
+    return dict(zip(changes, map(list, zip(*levels))))
 
 
 def common_tick(ticks: list[Fraction]) -> Fraction:

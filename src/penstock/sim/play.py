@@ -18,7 +18,7 @@ from penstock.core.scoreboard import Run, Wires, play_schedule
 from penstock.core.table import Ticks
 from penstock.cost.model import Cost
 from penstock.cost.shares import Scaled, finer, share_column, shares_of
-from penstock.sim.links import delays, finest, links_of, wires
+from penstock.sim.links import finest, links_of, traffic_of
 from penstock.sim.loans import with_exchanges, with_loans
 
 
@@ -62,8 +62,7 @@ def assemble_times(schedule: Schedule, cost: Cost, strands: str, shortest: int =
     taken = scaled.ticks[scaled.ticks > 0].min(initial=shortest)
     grain = -(-shortest // max(1, int(taken * scaled.tick * fine)))
     length, tick = finer(scaled, Fraction(1, fine * grain))
-    occupied = wires(schedule, links, tick)
-    return Prepared(schedule, cost, strands, length, tick, delays(schedule, links, tick), occupied)
+    return Prepared(schedule, cost, strands, length, tick, *traffic_of(schedule, links, tick))
 
 
 def _gang_sizes(schedule: Schedule) -> int:

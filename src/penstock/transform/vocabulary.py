@@ -21,7 +21,7 @@ import numpy as np
 from penstock.core.ops import SHARD_KINDS, STAGE_KINDS, STREAMS
 from penstock.core.schedule import Schedule
 from penstock.core.scoreboard import play_schedule
-from penstock.core.table import CODE, OpColumns, Table, Ticks
+from penstock.core.table import CODE, Ints, OpColumns, Table, Ticks
 from penstock.errors import ShapeError
 from penstock.transform._blocks import LaneItem, item_lanes, refuse_strangers
 
@@ -39,12 +39,14 @@ class Passes(NamedTuple):
     mb: Ticks
     slice: Ticks
 
-    def on(self, device: int) -> OpColumns:
-        """Those of a device."""
-        codes = [[CODE[kind] for kind in kinds] for kinds in _KINDS]
-        kind = [code for number in self.kinds.tolist() for code in codes[number]]
+    def on(self, devices: Ints) -> OpColumns:
+        """Those of some devices, one device after the other."""
+        letters = "".join(_KINDS[number] for number in self.kinds.tolist())
+        kind = np.array([*map(CODE.__getitem__, letters)], np.uint8)
         mb, slice = (self.by_op(column).astype(np.int32) for column in (self.mb, self.slice))
-        return OpColumns(np.array(kind, np.uint8), np.full_like(mb, device), mb, slice)
+        stage = np.repeat(devices, len(kind))
+        count = len(devices)
+        return OpColumns(np.tile(kind, count), stage, np.tile(mb, count), np.tile(slice, count))
 
     def by_op(self, column: Ticks) -> Ticks:
         """A column with a place for each op."""
@@ -59,19 +61,18 @@ def spread_vocabulary(schedule: Schedule, *, loss: str = "T") -> Schedule:
     shape = replace(schedule.shape, embed="E", loss=loss)
     passes, place = _passes(schedule)
     table, lanes = schedule.table, schedule.table.lanes_of("compute")
-    devices = table.lane_device[lanes].tolist()
-    own = passes.by_op(2 * np.arange(len(passes.kinds)) + 1)
-    columns, of_device, stream = table.columns, [table.device], [table.stream]
-    for device in devices:
-        columns = columns.followed_by(passes.on(device))
-        of_device.append(np.full(len(own), device, np.int32))
-        stream.append(np.full(len(own), STREAMS.index("compute"), np.int32))
-    order = np.argsort(np.concatenate([place, *[own] * len(devices)]), kind="stable")
+    devices = table.lane_device[lanes]
+    own, more = passes.by_op(2 * np.arange(len(passes.kinds)) + 1), passes.on(devices)
+    order = np.argsort(np.concatenate([place, np.tile(own, len(devices))]), kind="stable")
+    stream = np.full(len(more.kind), STREAMS.index("compute"), np.int32)
+    of_device = np.concatenate([table.device, more.stage])
     return replace(
         schedule.renamed(f"{schedule.name}+vocabulary"),
         shape=shape,
         table=Table.of_columns(
-            columns.at(order), np.concatenate(of_device)[order], np.concatenate(stream)[order]
+            table.columns.followed_by(more).at(order),
+            of_device[order],
+            np.concatenate([table.stream, stream])[order],
         ),
         pairs=_pairs(schedule),
     )
@@ -105,7 +106,10 @@ def _passes(schedule: Schedule) -> tuple[Passes, Ticks]:
         np.stack([moment[rows], np.full(rows.sum(), kinds), table.mb[rows], table.slice[rows]])
         for kinds, (moment, rows) in enumerate(moments)
     ]
-    passes = Passes(*np.unique(np.concatenate(found, axis=1), axis=1))  # a gang is in many lanes
+    every = np.concatenate(found, axis=1)
+    every = every[:, np.lexsort(every[::-1])]
+    differs = (np.diff(every, axis=1, prepend=-1) != 0).any(axis=0)
+    passes = Passes(*every[:, differs])  # a gang is in many lanes
     behind = np.searchsorted(passes.moment, run.start, side="right")
     room = table.lane * np.int64(len(passes.moment) + 1)  # lanes that are stuck keep their order
     behind = np.maximum.accumulate(room + behind) - room
