@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from clock import slowness
-from draw.browser import CHROMIUM, FLAGS, opened
+from draw.browser import CHROMIUM, FLAGS, constant, opened
 from draw.samples import SAMPLES, plain, sliced, timeline
 from loops import one_of
 from penstock.core.graph import reads_of
@@ -187,6 +187,21 @@ def test_several_schedules_stand_on_one_axis(browser: Any, tmp_path: Path) -> No
         view.point(5)
         assert view.tip().split()[0] == str(both[0].schedule.table.op(5))
         assert "1f1b, device 0" in view.page.locator("#tip").inner_text()
+
+
+def test_a_narrow_page_has_its_title_on_two_lines(browser: Any, tmp_path: Path) -> None:
+    with opened(browser, tmp_path, [plain()]) as view:
+        view.page.set_viewport_size({"width": 400, "height": 700})
+        view.settle()
+        area = view.page.locator("#picture").bounding_box()
+        first = area["y"] + constant("AXIS") + constant("TITLE") + 6
+        tips = []
+        for y in (first, first + constant("TITLE_LINE")):
+            view.page.mouse.move(area["x"] + constant("GUTTER") + 3, y)
+            view.settle()
+            tips.append(view.tip())
+        assert tips[0] == ""
+        assert tips[1].split()[0] == "0F0"
 
 
 def test_the_picture_is_named_for_those_who_cannot_see_it(browser: Any, tmp_path: Path) -> None:

@@ -41,7 +41,7 @@ function paintAxis() {
 
 function paintName(row) {
   const middle = row.top - top() + row.height / 2;
-  if (row.kind === "title") return paintTitle(row.timeline, middle + 3);
+  if (row.kind === "title") return paintTitle(row, middle + 3);
   const compute = row.kind === "lane" && row.lane.stream === "compute";
   const words = row.kind === "memory" ? "memory" : compute ? `device ${row.device}` : row.lane.stream;
   pen.fillStyle = compute ? theme.ink : theme.faint;
@@ -51,19 +51,33 @@ function paintName(row) {
   }
 }
 
-function paintTitle(timeline, y) {
-  let x = 14;
+function paintTitle(row, middle) {
+  const first = middle - (row.height - TITLE) / 2;
   pen.fillStyle = theme.paper;
-  pen.fillRect(0, y - 16, view.width, 28);
-  const piece = (text, size, weight, colour) => {
-    pen.fillStyle = colour;
-    write(text, x, y, "left", size, weight);
-    x += pen.measureText(text).width + 18;
-  };
-  piece(timeline.name, 15, 650, theme.ink);
-  piece(timeline.size, 12, 400, theme.faint);
-  for (const fact of timeline.facts) piece(fact, 12, 500, theme.ink);
+  pen.fillRect(0, first - 16, view.width, row.height - 8);
+  for (const { text, size, weight, faint, x, line } of titlePieces(row.timeline)) {
+    pen.fillStyle = faint ? theme.faint : theme.ink;
+    write(text, x, first + line * TITLE_LINE, "left", size, weight);
+  }
 }
+
+// What is said of a timeline, on as many lines as it takes.
+function titlePieces(timeline) {
+  const facts = timeline.facts.map((text) => ({ text, size: 12, weight: 500 }));
+  const name = { text: timeline.name, size: 15, weight: 650 };
+  const pieces = [name, { text: timeline.size, size: 12, weight: 400, faint: true }, ...facts];
+  let [x, line] = [14, 0];
+  return pieces.map((piece) => {
+    setFont(`${piece.weight} ${piece.size}px ${theme.font}`);
+    const { width } = pen.measureText(piece.text);
+    if (x > 14 && x + width > view.width - 8) [x, line] = [14, line + 1];
+    const placed = { ...piece, x, line };
+    x += width + 18;
+    return placed;
+  });
+}
+
+const titleHeight = (timeline) => TITLE + TITLE_LINE * titlePieces(timeline).at(-1).line;
 
 function buildLegend() {
   const used = new Set(TIMELINES.flatMap((timeline) => [...new Set(timeline.kind)]));

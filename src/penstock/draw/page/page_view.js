@@ -4,6 +4,7 @@ const GUTTER = 92;
 const MARGIN = 64;
 const AXIS = 30;
 const TITLE = 36;
+const TITLE_LINE = 18;
 const STREAM = 16;
 const GAP = 9;
 
@@ -25,7 +26,8 @@ function heights() {
   const compute = lanes.filter((lane) => lane.stream === "compute");
   const parts = compute.reduce((sum, lane) => sum + laneHeight(lane, { lane: 1, strand: 0.72 }), 0);
   const streams = (lanes.length - compute.length) * STREAM;
-  const room = view.height - AXIS - TITLE * TIMELINES.length - (GAP + 2) * devices - streams - 8;
+  const titles = TIMELINES.reduce((sum, timeline) => sum + titleHeight(timeline), 0);
+  const room = view.height - AXIS - titles - (GAP + 2) * devices - streams - 8;
   const lane = Math.min(Math.max(room / (parts + 0.75 * devices), 18), 40);
   return { lane, strand: lane * 0.72, stream: STREAM, memory: lane * 0.75 };
 }
@@ -39,7 +41,7 @@ function layOut() {
     y += height;
   };
   for (const timeline of TIMELINES) {
-    add({ kind: "title", timeline }, TITLE);
+    add({ kind: "title", timeline }, titleHeight(timeline));
     timeline.peak.forEach((_, device) => {
       for (const lane of timeline.lanes.filter((lane) => lane.device === device)) {
         add({ kind: "lane", timeline, device, lane }, laneHeight(lane, size));
