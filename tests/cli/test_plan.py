@@ -3,6 +3,7 @@
 import re
 from json import loads
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
@@ -115,6 +116,18 @@ def test_what_would_be_in_vain_is_refused_before_the_search(
 
 
 SMALL = [*PROBLEM, "--mesh", "tensor=1,sequence=1", "--schedule", "seq1f1b", "--top", "1"]
+
+
+def test_a_plan_is_written_also_where_nobody_reads_the_answer(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """As with `| head -1`, which reads a line and goes."""
+    file, page = tmp_path / "plan.toml", tmp_path / "plan.html"
+    monkeypatch.setattr("penstock.cli.plan.emit_table", Mock(side_effect=BrokenPipeError))
+    with pytest.raises(BrokenPipeError):
+        main([*SMALL, "--save", str(file), "--html", str(page)])
+    assert load(file).pipeline.schedule == "seq1f1b"
+    assert page.read_text().startswith("<!doctype html>")
 
 
 def test_failures_and_jitter_are_told_of_each_plan(capsys: pytest.CaptureFixture[str]) -> None:

@@ -97,18 +97,26 @@ def plan_layouts(
     scale.refuse_senseless()
     wanted.refuse_vain()
     answer = _searched(problem, wanted)
+    try:  # files first: who reads the answer may stop early
+        if answer.plans:
+            _write(answer, wanted)
+    finally:
+        _show(answer, wanted, scale, as_json)
+    if not answer.plans:
+        raise typer.Exit(NOTHING_FITS)
+
+
+def _show(answer: Plans, wanted: PlanFlags, scale: ScaleFlags, as_json: bool) -> None:
+    """The answer, and why a plan is what it is."""
     at_scale = [PlanAtScale.of(plan, scale) for plan in answer.plans]
     if as_json:
         explained = {"why": _explained(answer, wanted.why)} if wanted.why else {}
         emit_json(_record(answer, at_scale) | explained)
     else:
         _print(answer, at_scale)
-    if not answer.plans:
-        raise typer.Exit(NOTHING_FITS)
-    if wanted.why and not as_json:
+    if answer.plans and wanted.why and not as_json:
         emit("")
         emit("\n".join(f"- {each}" for each in _explained(answer, wanted.why)))
-    _write(answer, wanted)
 
 
 def _searched(problem: PlanProblem, wanted: PlanFlags) -> Plans:
