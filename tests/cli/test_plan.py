@@ -1,7 +1,7 @@
 """The command: what it prints and writes, and its exit codes."""
 
 import re
-from json import loads
+from json import dumps, loads
 from pathlib import Path
 from unittest.mock import Mock
 
@@ -10,6 +10,7 @@ import pytest
 from penstock.cli.main import main
 from penstock.plan.goodput import Failures, best_goodput
 from penstock.train.config.load import load
+from profiling.made_up import profile
 
 pytestmark = [pytest.mark.long, pytest.mark.processes]
 
@@ -55,6 +56,28 @@ def test_scripts_get_all_of_it(capsys: pytest.CaptureFixture[str]) -> None:
     assert plan["fits"]
     assert plan["layout"]["mesh"]["sequence"] == 1
     assert plan["step_seconds"] > 0
+
+
+def test_of_fewer_plans_than_were_wanted_one_that_there_is_can_be_picked(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    file = str(tmp_path / "plan.toml")
+    assert main([*PROBLEM, "--cluster", "h100:1", "--pick", "2", "--save", file]) == 2
+    assert "only one was found; give 1" in capsys.readouterr().err
+
+
+def test_memory_of_a_model_for_a_test_is_in_mib(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    path = tmp_path / "host.json"
+    path.write_text(dumps(profile()))
+    words = ["--profile", str(path), "--tokens", "512", "--batch-tokens", "1024", "--top", "1"]
+    assert main(["plan", "--model", "tiny", *words, "--json"]) == 0
+    needed = max(each["total"] for each in loads(capsys.readouterr().out)["plans"][0]["peak_bytes"])
+    assert main(["plan", "--model", "tiny", *words]) == 0
+    head, _, first = capsys.readouterr().out.splitlines()[:3]
+    assert "MiB" in head
+    assert f" {needed / 2**20:.1f} " in first
 
 
 def test_where_nothing_fits_it_says_what_is_missing(capsys: pytest.CaptureFixture[str]) -> None:

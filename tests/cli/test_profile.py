@@ -21,6 +21,19 @@ def test_two_profiles_are_compared(written: str, capsys: pytest.CaptureFixture[s
     assert "second / first" in capsys.readouterr().out
 
 
+def test_profiles_of_different_steps_are_told_apart(
+    tmp_path: Path, written: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    other = tmp_path / "other.json"
+    case = profile()["case"]
+    other.write_text(dumps(profile(case=case | {"tokens": 1024, "lengths": [1024]})))
+    assert main(["profile", "compare", written, str(other)]) == 0
+    said = capsys.readouterr().err
+    assert "steps differ: 256 tokens and 1,024 tokens; 4 slices and 1 slice" in said
+    assert main(["profile", "compare", written, written]) == 0
+    assert capsys.readouterr().err == ""
+
+
 def test_profiles_of_two_machines_are_compared_when_forced(
     tmp_path: Path, written: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -73,6 +86,18 @@ def test_an_error_that_none_exceeds_is_refused(
 ) -> None:
     assert main(["profile", "check", written, "--within", share]) == 2
     assert f"--within is {share}" in capsys.readouterr().err
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize("verb", ["measure", "matrix"])
+def test_a_gpu_that_is_not_there_is_refused_by_its_flag(
+    verb: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    assert main(["profile", verb, "tiny", "--device", "cuda"]) == 2
+    said = capsys.readouterr().err
+    assert "leave out --device" in said
+    assert "run.device" not in said
 
 
 @pytest.mark.torch

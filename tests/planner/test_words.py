@@ -35,6 +35,16 @@ def test_a_plan_says_how_gpus_and_batch_are_divided(answer: Plans) -> None:
         assert "1 replicas" not in said
 
 
+def test_one_gpu_has_no_replicas_and_no_pipeline_to_fill() -> None:
+    sizes = row(cluster="h100:1", batch_tokens=2 * 8192, rows=1, schedule="seq1f1b", slices=4)
+    candidates = all_candidates(problem_from(sizes))
+    answer = advise(search_plans(candidates, 1, 500, lambda count, best: None))
+    first, *rest = why(answer, answer.plans[0])
+    assert first == "1 GPU computes 2 microbatches of 1 x 8,192 tokens"
+    (told,) = [each for each in rest if each.startswith("4 slices of a sequence")]
+    assert told.endswith("are computed one after another, so that less is held at once")
+
+
 def test_other_sizes_of_an_axis_are_compared(answer: Plans) -> None:
     told = [each for each in why(answer, answer.plans[0]) if each.startswith("with pipeline=")]
     assert told

@@ -18,7 +18,7 @@ from penstock.draw.page import page
 from penstock.draw.units import in_units
 from penstock.errors import ShapeError
 from penstock.estimate.price import Estimate, layout_cost
-from penstock.estimate.reasons import GIBI
+from penstock.estimate.reasons import GIBI, size_unit
 from penstock.estimate.step_schedule import step_schedule
 from penstock.files import save_text
 from penstock.planner.advice import Plans, advise, needs, state_bytes
@@ -74,7 +74,9 @@ class PlanFlags:
         refuse_lost({"--save": self.save, "--html": self.html})
         for number in (self.why, self.pick):
             if number > self.top:
-                raise _no_plan(number, self.top)
+                raise ShapeError(
+                    f"there is no plan {number}", hint=f"give 1 to {self.top}, or raise --top"
+                )
 
 
 def register(app: typer.Typer) -> None:
@@ -175,10 +177,12 @@ def _record(answer: Plans, at_scale: Sequence[PlanAtScale]) -> dict[str, Any]:
 def _print(answer: Plans, at_scale: Sequence[PlanAtScale]) -> None:
     found = answer.found
     if answer.plans:
+        unit, size = size_unit(max(map(needs, answer.plans)))
         rows = [
-            (*_row(at, each.plan), *each.cells().values()) for at, each in enumerate(at_scale, 1)
+            (*_row(at, each.plan, size), *each.cells().values())
+            for at, each in enumerate(at_scale, 1)
         ]
-        emit_table((*_HEAD, *at_scale[0].cells()), rows)
+        emit_table((*_HEAD, unit, *_HEAD_AFTER, *at_scale[0].cells()), rows)
     else:
         emit(_nothing_fits(answer))
     emit(f"{len(found.candidates):,} candidates, {found.simulated:,} simulated")
@@ -225,13 +229,11 @@ def _words(plan: Estimate) -> str:
     return " ".join(part for part in parts if part != "-")
 
 
-_HEAD = (
-    *("", "mesh", "schedule", "options", "step s", "tokens/s", "utilisation", "GiB", "bubble"),
-    "exposed s",
-)
+_HEAD = ("", "mesh", "schedule", "options", "step s", "tokens/s", "utilisation")
+_HEAD_AFTER = ("bubble", "exposed s")
 
 
-def _row(number: int, plan: Estimate) -> tuple[str, ...]:
+def _row(number: int, plan: Estimate, unit: int) -> tuple[str, ...]:
     layout = plan.layout
     return (
         str(number),
@@ -241,7 +243,7 @@ def _row(number: int, plan: Estimate) -> tuple[str, ...]:
         f"{plan.seconds:.3f}",
         f"{plan.tokens_per_second:,.0f}",
         f"{plan.flops_utilisation:.1%}",
-        f"{needs(plan) / GIBI:.1f}",
+        f"{needs(plan) / unit:.1f}",
         f"{plan.bubble:.1%}",
         f"{sum(plan.exposed.values()):.3f}",
     )
@@ -252,13 +254,12 @@ def _explained(answer: Plans, number: int) -> list[str]:
 
 
 def _chosen(answer: Plans, number: int) -> Estimate:
-    if number > len(answer.plans):
-        raise _no_plan(number, len(answer.plans))
+    count = len(answer.plans)
+    if number > count:
+        some = f"only {count} were found; give 1 to {count}"
+        hint = some if count > 1 else "only one was found; give 1"
+        raise ShapeError(f"there is no plan {number}", hint=hint)
     return answer.plans[number - 1]
-
-
-def _no_plan(number: int, count: int) -> ShapeError:
-    return ShapeError(f"there is no plan {number}", hint=f"give 1 to {count}, or raise --top")
 
 
 def _write(answer: Plans, wanted: PlanFlags) -> None:

@@ -216,7 +216,7 @@ def profile_compare(
 ) -> None:
     """Compare two profiles of one machine, number by number."""
     from penstock.cluster.profile_file import read_profile
-    from penstock.profiling.compare import compare_profiles, refuse_others
+    from penstock.profiling.compare import compare_profiles, different_steps, refuse_others
     from penstock.profiling.record import told_as_mistakes
     from penstock.profiling.tables import COMPARE_HEAD, compare_row
 
@@ -224,6 +224,8 @@ def profile_compare(
     with told_as_mistakes(first, second):
         if not force:
             refuse_others(*both)
+        if different := different_steps(*both):
+            note(f"the profiled steps differ: {different}")
         found = [*compare_profiles(*both)]
         rows = [*map(compare_row, found)]
     if as_json:
@@ -286,3 +288,6 @@ def profile_report(profile: ProfilePath, html: HtmlPath) -> None:
 def _refuse_device(device: str) -> None:
     if device not in DEVICES:
         raise ShapeError(f"--device {shown(device)}", hint=f"one of: {', '.join(DEVICES)}")
+    from penstock.verify.trial import refuse_device
+
+    refuse_device(device)

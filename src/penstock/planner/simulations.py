@@ -1,7 +1,7 @@
 """Candidates that are simulated in other processes, those of one schedule in the same."""
 
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from penstock.errors import PenstockError
@@ -14,6 +14,7 @@ from penstock.planner.candidates import CandidateGroup, Candidates, candidate_la
 from penstock.planner.copy_bounds import copy_bounds
 from penstock.planner.divisions import Division, Kind, kind_of
 from penstock.planner.gradient_bounds import more_gradient_bytes
+from penstock.planner.problem import PlanProblem
 from penstock.planner.processes import PlanProcesses
 
 
@@ -105,17 +106,27 @@ def simulate_alike(pieces: SharedPieces, each: Sequence[Limited]) -> list[Candid
     fitting: set[Kind] = set()
     for seconds, at, step in sorted(fast, key=lambda each: each[:2]):
         kind = kind_of(step.layout)
-        found[at] = outcome = Slower(seconds) if kind in fitting else _with_memory(step)
+        found[at] = outcome = (
+            Slower(seconds) if kind in fitting else _with_memory(pieces.problem, step)
+        )
         if isinstance(outcome, Estimate) and outcome.fits:
             fitting.add(kind)
     return [found[at] for at in range(len(each))]
 
 
-def _with_memory(step: TimedStep) -> CandidateOutcome:
+def _with_memory(problem: PlanProblem, step: TimedStep) -> CandidateOutcome:
     try:
-        return step.estimate()
+        return without_vain_copies(problem, step.estimate())
     except PenstockError as error:
         return Refused(error.message)
+
+
+def without_vain_copies(problem: PlanProblem, found: Estimate) -> Estimate:
+    """The same step as a plan that copies nothing, where no activation is kept long enough to go to
+    the host and come back, unless the user wants it so."""
+    if found.host or found.layout.offload == "none" or "offload" in problem.fixed:
+        return found
+    return replace(found, layout=replace(found.layout, offload="none"))
 
 
 def _timed(pieces: SharedPieces, limited: Limited) -> TimedStep | CandidateOutcome:
@@ -157,7 +168,7 @@ class Price:
     def run(self, pieces: SharedPieces) -> Estimate | Refused:
         """The estimate without what is exposed."""
         try:
-            return estimate_step(self.layout)
+            return without_vain_copies(pieces.problem, estimate_step(self.layout))
         except PenstockError as error:
             return Refused(error.message)
 

@@ -41,9 +41,13 @@ def variants(problem: PlanProblem, division: Division) -> Iterator[PlanVariant]:
 
 
 def _kept(problem: PlanProblem) -> list[tuple[str, str]]:
-    """With what the user wants to be computed again in place of whole stages."""
-    wanted = problem.fixed.get("recompute")
-    return [*KEEPING] if wanted is None else [(wanted.text, "none"), ("none", "all")]
+    """With what the user wants to be computed again in place of whole stages. Ranks that compute on
+    the host have one memory for both, so nothing is gained by what waits there."""
+    wanted, measured = problem.fixed.get("recompute"), problem.cluster.gpu.measured
+    kept = [*KEEPING] if wanted is None else [(wanted.text, "none"), ("none", "all")]
+    if measured is None or not measured.on_host or "offload" in problem.fixed:
+        return kept
+    return [each for each in kept if each[1] == "none"]
 
 
 def _plain(chosen: dict[str, object]) -> tuple[object, ...]:

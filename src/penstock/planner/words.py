@@ -88,12 +88,13 @@ def _masked(plan: Estimate) -> list[str]:
 
 def _shape(plan: Estimate) -> str:
     layout = plan.layout
-    replicas, inside = layout.mesh.replicas, layout.cluster.gpus // layout.mesh.replicas
+    replicas, gpus = layout.mesh.replicas, layout.cluster.gpus
     pieces = number_words(layout.microbatches, "microbatch", "es")
-    return (
-        f"{layout.cluster.gpus} GPUs are {number_words(replicas, 'replica')} of {inside}: {pieces} "
-        f"of {layout.rows} x {layout.tokens:,} tokens on {'each' if replicas > 1 else 'it'}"
-    )
+    each = f"{pieces} of {layout.rows} x {layout.tokens:,} tokens"
+    if gpus == 1:
+        return f"1 GPU computes {each}"
+    shared = f"{gpus} GPUs are {number_words(replicas, 'replica')} of {gpus // replicas}"
+    return f"{shared}: {each} on {'each' if replicas > 1 else 'it'}"
 
 
 def _choices(plan: Estimate) -> list[str]:
@@ -106,12 +107,12 @@ def _choices(plan: Estimate) -> list[str]:
         told.append(
             f"forwards run again, {share:.0%} more FLOPs, and their activations need no room"
         )
-    if layout.offload != "none":
+    if plan.host:
         told.append("activations wait on the host, which takes no time where computing is longer")
     if (layout.slices or 1) > 1:
-        told.append(
-            f"{layout.slices} slices of a sequence fill the pipeline like more microbatches"
-        )
+        filled = layout.pipeline > 1
+        gained = "fill the pipeline like more microbatches" if filled else _LESS_HELD
+        told.append(f"{layout.slices} slices of a sequence {gained}")
     if layout.layers:
         alike = layer_sorts(layout.model).alike
         head = "the last one has the head too, for which the others would wait"
@@ -121,6 +122,7 @@ def _choices(plan: Estimate) -> list[str]:
     return told
 
 
+_LESS_HELD = "are computed one after another, so that less is held at once"
 _SHARED = {"optimizer": "main weights and moments", "full": "weights, gradients and moments"}
 
 

@@ -7,6 +7,7 @@ from typing import NamedTuple
 from penstock.cluster.measured import PRODUCT_PASSES
 from penstock.cluster.profile_file import ProfilePart
 from penstock.errors import ShapeError
+from penstock.estimate.reasons import number_words
 
 SAME = ("device", "torch", "cuda", "threads")
 """What two profiles should have in common, for a difference to be one of what was profiled."""
@@ -44,6 +45,22 @@ def refuse_others(first: ProfilePart, second: ProfilePart) -> None:
                 f"the profiles differ in {name}: {there} and {here}",
                 hint="compare profiles of one machine, or give --force",
             )
+
+
+def different_steps(first: ProfilePart, second: ProfilePart) -> str:
+    """In what the cases of two profiles differ, in words; nothing where they are of one step."""
+    both = zip(*(_step_words(each["case"]) for each in (first, second)))
+    return "; ".join(f"{one} and {other}" for one, other in both if one != other)
+
+
+def _step_words(case: ProfilePart) -> tuple[str, ...]:
+    return (
+        f"model {case['model']}",
+        f"{case['tokens']:,} tokens",
+        number_words(len(case["lengths"]), "slice"),
+        case["precision"],
+        "fused kernels" if case["fused"] else "plain kernels",
+    )
 
 
 def compare_profiles(first: ProfilePart, second: ProfilePart) -> Iterator[ComparedValue]:

@@ -6,8 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from penstock.errors import PenstockError
+from penstock.train.auto_plan.agreed import changed_machine
 from penstock.train.auto_plan.choose import choose_plan
 from penstock.train.auto_plan.chosen_plan import PLAN_FILE, plan_differences, read_plan, save_plan
 from penstock.train.auto_plan.request import PlanRequest
@@ -64,6 +66,25 @@ def test_keys_that_are_given_are_decided_and_the_batch_is_kept() -> None:
         "shard": "none",
     }
     assert (open_request.sequences, request.sequences) == (8, 16)
+
+
+def test_who_named_a_profile_of_another_machine_is_told_so(
+    measured: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The plan of the first start was not chosen elsewhere."""
+    here = {"device": "this one", "cores": 2}
+    monkeypatch.setattr("penstock.train.auto_plan.agreed.made_on", lambda device: here)
+    named = choose_plan(request_of(f"plan.profile={measured}"), measured)
+    said = {
+        plan.asked["profile"]: changed_machine(plan, tmp_path, torch.device("cpu"))
+        for plan in (named, replace(named, asked=request_of().record()))
+    }
+    assert (
+        f"{measured} is a profile of another machine: device was none and is this one"
+        in said[str(measured)][0]
+    )
+    assert "without plan.profile this machine is measured" in said[str(measured)][0]
+    assert "the plan was chosen on another machine" in said[""][0]
 
 
 @pytest.mark.long

@@ -64,7 +64,7 @@ def test_a_plan_is_kept_on_another_machine_and_it_is_said(setting: Setting, meas
     told = loads(first.said[0][first.said[0].index("{") :])
     assert told["profile_seconds"] == loads((first.folder / "plan.json").read_text())["seconds"]
     assert told["median_seconds"] > 0
-    assert "warning: the plan was chosen on another machine" in moved.said[0]
+    assert f"warning: {measured} is a profile of another machine" in moved.said[0]
     assert "is another processor" in moved.said[0]
 
 

@@ -97,10 +97,16 @@ def _measure_together(
 
 
 def changed_machine(plan: ChosenPlan, folder: Path, device: torch.device) -> list[str]:
-    """What to say where the machine is not the one that the plan was chosen on."""
+    """What to say where the machine is not the one that the plan was chosen on, or that the profile
+    of the user is of."""
     changed = plan_differences(plan.machine, machine_facts({"made": made_on(device)}))
     if not changed:
         return []
+    if profile := plan.asked["profile"]:
+        return [
+            f"warning: {profile} is a profile of another machine: {', '.join(changed)}; without "
+            "plan.profile this machine is measured"
+        ]
     return [
         f"warning: the plan was chosen on another machine: {', '.join(changed)}; it is kept, and "
         f"without {folder / PLAN_FILE} another one is chosen"
