@@ -191,7 +191,7 @@ def profile_check(
     from penstock.profiling.measure.check import checked_rows, refuse_unmeasured
     from penstock.profiling.measure.timing import Rounds
     from penstock.profiling.record import told_as_mistakes
-    from penstock.profiling.tables import CHECK_HEAD, check_row
+    from penstock.profiling.tables import CHECK_HEAD, check_row, row_words
 
     with told_as_mistakes(profile):
         record = read_profile(profile)
@@ -201,7 +201,7 @@ def profile_check(
     cases = [in_pipeline(each, devices) for each in named or usual_cases(profiled, devices)]
     found = []
     for row in checked_rows(profile, cases, often, devices):
-        note(", ".join(check_row(row)))
+        note(row_words(CHECK_HEAD, check_row(row)))
         found.append(row)
     if as_json:
         emit_json(found)
@@ -256,7 +256,7 @@ def profile_matrix(
     from penstock.profiling.measure.matrix import matrix_rows
     from penstock.profiling.measure.run import usual_precision
     from penstock.profiling.record import case_of
-    from penstock.profiling.tables import MATRIX_HEAD, matrix_row
+    from penstock.profiling.tables import MATRIX_HEAD, matrix_row, row_words
 
     _refuse_device(device)
     refuse_lost({"--out": out})
@@ -264,7 +264,7 @@ def profile_matrix(
     found = []
     for row in matrix_rows([*cells_of(case, cell or ())], device, steps, first, out):
         found.append(row)
-        note(", ".join(filter(None, matrix_row(row, found[0]))))
+        note(row_words(MATRIX_HEAD, matrix_row(row, found[0])))
     if as_json:
         emit_json(found)
     else:

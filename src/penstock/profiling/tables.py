@@ -234,6 +234,15 @@ def matrix_row(row: Mapping[str, Any], plain: Mapping[str, Any]) -> tuple[str, .
     )
 
 
+def row_words(head: Head, row: Sequence[str]) -> str:
+    """A row by itself, before there is a table: what is known, each behind the name of its column.
+
+    >>> row_words(("cell", "status", "step s", "tokens/s"), ("plain", "measured", "0.5", ""))
+    'cell plain; status measured; step s 0.5'
+    """
+    return "; ".join(f"{name} {value}" for name, value in zip(head, row) if value)
+
+
 def _rows(head: Head, rows: Iterable[Sequence[str]]) -> ProfileTable:
     return head, [tuple(row) for row in rows]
 
