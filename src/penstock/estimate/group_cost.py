@@ -105,7 +105,7 @@ def _seconds(setting: GroupSetting, length: int) -> float:
         times = profiled_times(times, sliced=False)
     counts = model.counts(range(model.layers))
     of_kinds = [(replace(times, part=kind, attended=kind), counts[kind]) for kind in counts]
-    unit = UnitTokens(length, length, length * (length + 1) / 2, float(length * length))
+    unit = UnitTokens(length, length, length, length * (length + 1) / 2, float(length * length))
     products = 4.0 + 2.0 * model.trains_all
     head = times.head_seconds(length, products * model.head_weights * length, "B")
     return sum(count * sum(each.seconds(unit)) for each, count in of_kinds) + head
