@@ -31,7 +31,7 @@ from profiling.made_up import profile
 
 LENGTH = 8192
 LLAMA = MODELS["llama3-8b"]
-UNIT = UnitTokens(LENGTH, LENGTH, LENGTH**2 / 2, LENGTH**2)
+UNIT = UnitTokens(LENGTH, LENGTH, LENGTH, LENGTH**2 / 2, LENGTH**2)
 
 
 def row(**changes: Any) -> dict[str, Any]:

@@ -40,7 +40,7 @@ def _sizes(model: ModelConfig, tokens: int, passed: int) -> list[Sizes]:
 
 
 def _unit(tokens: int) -> UnitTokens:
-    return UnitTokens(tokens, tokens, tokens * (tokens + 1) / 2, float(tokens**2))
+    return UnitTokens(tokens, tokens, tokens, tokens * (tokens + 1) / 2, float(tokens**2))
 
 
 def _seconds(model: ModelConfig, tokens: int) -> LayerSeconds:

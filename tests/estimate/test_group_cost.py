@@ -33,8 +33,8 @@ def test_a_profile_gives_the_flops_of_attention_over_its_rate() -> None:
     assert cost.token > products / FLOPS
 
 
-def _step(tokens: int) -> float:
-    row = {"model": "llama3-8b", "cluster": "h200:1", "schedule": "1f1b", "tokens": tokens}
+def _step(tokens: int, model: str = "llama3-8b") -> float:
+    row = {"model": model, "cluster": "h200:1", "schedule": "1f1b", "tokens": tokens}
     return estimate(layout_from(row | {"batch_tokens": tokens})).seconds
 
 
@@ -47,6 +47,16 @@ def test_the_fit_is_near_the_estimate_of_a_step() -> None:
         assert cost.seconds([2 * tokens], 1) - cost.seconds([tokens], 1) == pytest.approx(
             right, rel=0.09
         )
+
+
+@pytest.mark.parametrize("name", ["gemma3-12b", "mistral-7b-v0.1", "phi-3-mini"])
+def test_sequences_beyond_a_window_cost_what_they_see(name: str) -> None:
+    """A square and a line are further from what bends at the window; all pairs would be 3 times as
+    much or more."""
+    cost = group_cost(replace(SETTING, model=MODELS[name], longest=1 << 16))
+    right = _step(65_536, name) - _step(32_768, name)
+    fitted = cost.seconds([65_536], 1) - cost.seconds([32_768], 1)
+    assert fitted == pytest.approx(right, rel=0.25)
 
 
 def test_exchanges_between_machines_cost_more() -> None:

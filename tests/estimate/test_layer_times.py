@@ -26,7 +26,7 @@ def _times(heads: int = 40, **changes: object) -> LayerTimes:
 
 
 def _sequence(tokens: int) -> UnitTokens:
-    return UnitTokens(tokens, tokens, tokens * (tokens + 1) / 2, float(tokens**2))
+    return UnitTokens(tokens, tokens, tokens, tokens * (tokens + 1) / 2, float(tokens**2))
 
 
 def test_the_parts_of_the_head_take_as_long_as_the_head() -> None:

@@ -52,7 +52,7 @@ def stage_seconds(wanted: TrainingLayout, kind: str) -> list[float]:
 
 
 def square(tokens: int) -> UnitTokens:
-    return UnitTokens(tokens, tokens, tokens**2 / 2, tokens**2)
+    return UnitTokens(tokens, tokens, tokens, tokens**2 / 2, tokens**2)
 
 
 @pytest.mark.parametrize(

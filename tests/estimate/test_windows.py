@@ -53,7 +53,7 @@ def _attention(times: LayerTimes, pairs: float) -> NDArray[np.float64]:
     """Forward and backward of a layer that sees so many."""
     window = GEMMA.window if pairs == NEAR else None
     times = replace(times, part=replace(times.part, window=window, window_pattern=()))
-    unit = UnitTokens(TOKENS, TOKENS, pairs, float(TOKENS * TOKENS))
+    unit = UnitTokens(TOKENS, TOKENS, TOKENS, pairs, float(TOKENS * TOKENS))
     return np.array(times.attention_seconds(unit))
 
 

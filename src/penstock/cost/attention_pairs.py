@@ -49,6 +49,16 @@ class AttentionPairs:
         """The layers of each stage."""
         return tuple(range(*ends) for ends in pairwise(accumulate(self.layers, initial=0)))
 
+    @property
+    def _slice_tokens(self) -> Counts:
+        """Tokens of each unit on all ranks together, and a 0 at the end."""
+        return np.array([*(n for lengths in self.lengths for n in lengths), 0], np.int64)
+
+    @property
+    def attended_tokens(self) -> Counts:
+        """Queries of each unit that a rank attends with, and a 0 at the end."""
+        return self._slice_tokens
+
     @cached_property
     def half_pairs(self) -> Counts:
         """Query-key pairs of each unit, doubled to be whole: n (2 e - n); 0 at the end."""

@@ -83,6 +83,10 @@ class CellWorkload(Workload):
     def tokens(self) -> Counts:
         return np.asarray(self.shared.whole)
 
+    @property
+    def attended_tokens(self) -> Counts:
+        return np.asarray(self.shared.attended)
+
     def _half_pairs(self, window: int | None) -> Counts:
         def of_sequence(lengths: tuple[int, ...]) -> list[int]:
             slices = zip(accumulate(lengths, initial=0), lengths)

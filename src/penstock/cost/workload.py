@@ -210,11 +210,6 @@ class Workload(LayerSums):
         passes = schedule.table.of_kinds(SHARD_KINDS)
         return np.where(passes, whole[schedule.unit], handed[schedule.unit])
 
-    @property
-    def _slice_tokens(self) -> Counts:
-        """Tokens of each unit on all ranks together, and a 0 at the end."""
-        return np.array([*(n for lengths in self.lengths for n in lengths), 0], np.int64)
-
     def _copied_per_token(self, shape: Shape) -> Counts:
         """Bytes of one token that a copy to the host moves: an activation, with keys and values
         where these live and die with it."""

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from penstock.arch.attention_rule import seen_half_pairs
 from penstock.arch.config import ModelConfig
 from penstock.arch.mesh_shape import fewest_heads
 from penstock.cluster.cluster import Cluster
@@ -21,6 +22,7 @@ from penstock.cluster.collective_times import NETWORK_SHARE, START, GroupLinks
 from penstock.cluster.gpu import AttentionKernel, Precision
 from penstock.cluster.profile_file import MeasuredMachine
 from penstock.cost.copies import Shard
+from penstock.cost.layer_sums import alike_layers
 from penstock.cost.temporary import fused_backward_bytes
 from penstock.errors import PlanError
 from penstock.estimate.layer_seconds import UnitTokens
@@ -103,12 +105,27 @@ def _seconds(setting: GroupSetting, length: int) -> float:
     )
     if gpu.measured:
         times = profiled_times(times, sliced=False)
-    counts = model.counts(range(model.layers))
-    of_kinds = [(replace(times, part=kind, attended=kind), counts[kind]) for kind in counts]
-    unit = UnitTokens(length, length, length * (length + 1) / 2, float(length * length))
     products = 4.0 + 2.0 * model.trains_all
     head = times.head_seconds(length, products * model.head_weights * length, "B")
-    return sum(count * sum(each.seconds(unit)) for each, count in of_kinds) + head
+    layers = alike_layers(model, range(model.layers))
+    each = (
+        count * sum(_of_layer(times, kind, seen).seconds(_sequence(length, seen)))
+        for kind, seen, count in layers
+    )
+    return sum(each) + head
+
+
+def _of_layer(times: LayerTimes, kind: ModelConfig, window: int | None) -> LayerTimes:
+    """The times of a layer of some kind, with a window or without one."""
+    part = replace(kind, window=window, window_pattern=())
+    return replace(times, part=part, attended=part)
+
+
+def _sequence(tokens: int, window: int | None) -> UnitTokens:
+    """A whole sequence in a layer with a window, or without one."""
+    near = min(tokens, window or tokens)
+    pairs = (seen_half_pairs(tokens, window) + near) / 2
+    return UnitTokens(tokens, tokens, tokens, pairs, float(tokens * tokens))
 
 
 def _exchange(setting: GroupSetting, degree: int, lengths: Sequence[int]) -> ExchangeCost:

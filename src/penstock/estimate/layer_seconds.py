@@ -16,10 +16,19 @@ class UnitTokens(NamedTuple):
     """Tokens between blocks."""
     whole: int
     """Tokens inside blocks."""
+    attended: int
+    """Tokens inside attention: those of all ranks that exchange heads for them."""
     pairs: float
     """Query-key pairs that are not masked."""
     square: float
     """All of them, also those that a mask or a window hides."""
+    rows: int = 1
+    """Sequences that have these tokens together, all as many."""
+
+    @property
+    def keys(self) -> float:
+        """Keys that are not masked, for each query."""
+        return self.pairs / max(self.attended, 1)
 
 
 class LayerSeconds(NamedTuple):

@@ -233,7 +233,7 @@ class LayerTimes:
     def _attention_speeds(self, unit: UnitTokens) -> PassShares:
         """FLOPs per second of fused kernels, forward and backward."""
         reached: PassShares = getattr(self.gpu.reached, self.attention)
-        keys = unit.pairs / max(unit.whole, 1) / self.ring
+        keys = unit.keys / self.ring
         half_speed = HALF_SPEED_KEYS if self.ring == 1 else HALF_SPEED_OF_RECTANGLE
         window, size = self.reached_window(unit), self.part.head_size
         if window is not None and by_triangles(self.part, window):
@@ -251,17 +251,17 @@ class LayerTimes:
         """Seconds of joining what a rank's queries see of each block of keys, or of a window."""
         window = self.reached_window(unit)
         if window is not None:
-            return window_seconds(self.part, unit, window, self.memory_rate)
-        moved = ring_moved(self.part, unit.whole, self.ring)
+            return window_seconds(self.attended, unit, window, self.memory_rate)
+        moved = ring_moved(self.attended, unit.attended, self.ring)
         return PassShares(*(each / self.memory_rate for each in moved))
 
     def reached_window(self, unit: UnitTokens) -> int | None:
         """The window of these layers, where a slice reaches beyond it. Members of a ring have it
         among them."""
         window = model_window(self.part)
-        if window is None or self.ring > 1 or not unit.whole or not tokens_beyond(unit, window):
+        if window is None or self.ring > 1 or not unit.attended:
             return None
-        return window
+        return window if tokens_beyond(unit, window) else None
 
     def _plain_attention(self, unit: UnitTokens) -> PassShares:
         kernels: str = self.attention

@@ -50,11 +50,12 @@ class LayoutBytes(CellCost):
         held = work.layer_bytes("input") // work.model.boundary_bytes
         found: list[UnitTokens] = []
         for first in self._units.first:
-            tokens, doubled = int(work.tokens[first]), int(work.mean_half_pairs[first])
+            tokens, doubled = int(work.attended_tokens[first]), int(work.mean_half_pairs[first])
             every = int(work.half_pairs[first])  # with those that a window hides
             keys = (every / tokens + tokens) / 2 if tokens else 0.0
-            sizes = (int(held[first]), tokens, doubled / 2, tokens * keys)
-            found.append(UnitTokens(*(rows * size for size in sizes)))  # type: ignore[arg-type]
+            inside = (rows * int(work.tokens[first]), rows * tokens)
+            pairs = (rows * (doubled / 2), rows * (tokens * keys))
+            found.append(UnitTokens(rows * int(held[first]), *inside, *pairs, rows))
         return found
 
     def amounts(self, schedule: Schedule, size: str) -> Scaled:

@@ -116,8 +116,9 @@ class ProfiledTimes(LayerTimes):
         if self.part.score_cap is not None:
             return self._plain_attention(unit)  # other kernels than those that were measured
         flops = unit.pairs * self.attended.pair_flops
-        keys = unit.pairs / self.ring / max(unit.whole, 1) ** 2
-        heads, at = (self.attended.heads, self.part.head_size), (float(unit.whole), keys)
+        tokens = max(unit.attended, 1) / unit.rows
+        heads = (self.attended.heads, self.part.head_size)
+        at = (tokens, unit.keys / self.ring / tokens)
         window = self.reached_window(unit)
         if window is not None and self.kernels.windowed:
             rates = [self.kernels.windowed[name].at((*heads, window), at) for name in _PASSES]

@@ -38,11 +38,13 @@ def model_window(part: ModelConfig) -> int | None:
 def tokens_beyond(unit: UnitTokens, window: int) -> float:
     """Tokens of a slice that do not see the first of the sequence any more.
 
-    >>> tokens_beyond(UnitTokens(8, 8, 0.0, 8.0 * 24), 20)
+    >>> tokens_beyond(UnitTokens(8, 8, 8, 0.0, 8.0 * 24), 20)
     4.0
+    >>> tokens_beyond(UnitTokens(16, 16, 16, 0.0, 16.0 * 24, rows=2), 20)
+    8.0
     """
-    end = unit.square / unit.whole
-    return min(float(unit.whole), max(0.0, end - window))
+    end, own = unit.square / unit.attended, unit.attended / unit.rows
+    return unit.rows * min(own, max(0.0, end - window))
 
 
 def window_seconds(
@@ -53,7 +55,7 @@ def window_seconds(
         return PassShares(0.0, 0.0)
     beyond = tokens_beyond(unit, window)
     elements = beyond * part.attention.query_width * part.element_bytes / 2
-    blocks = -(-beyond // window)
+    blocks = -(-beyond // (unit.rows * window))
     return PassShares(
         *(
             blocks * kernels * KERNEL_START + elements * moved / memory_rate

@@ -26,6 +26,7 @@ import numpy as np
 from penstock.arch.layers.record import wide_bytes
 from penstock.arch.mesh_shape import COPY_AXES
 from penstock.cluster.collective_times import GroupLinks
+from penstock.estimate.cluster_links import ClusterLinks, cluster_links
 from penstock.estimate.layer_sorts import Floats
 from penstock.planner.columns import DivisionColumns, Flags
 from penstock.planner.piece_times import PieceTimes
@@ -170,13 +171,20 @@ class TimeBounds:
         columns, copies = self.columns, self.columns.division.copies
         if copies == 1 or shard == "full":
             return np.zeros(len(columns.entries.entries))
-        group = columns.pieces(1).cost.links.group(*COPY_AXES)
+        group = self._links.group(*COPY_AXES)
         different, which = columns.different_least
         wide = wide_bytes(columns.problem.element_bytes)
         sent = (different * wide * (copies - 1) / copies).tolist()
         if shard == "none":
             return np.array([group.sum_seconds(2 * each) for each in sent])[which]
         return np.array([group.ring_seconds(each) for each in sent])[which]
+
+    @property
+    def _links(self) -> ClusterLinks:
+        """Of the division: what its microbatches are asked for may be of another one, whose copies
+        are in other machines."""
+        division, links = self.columns.division, self.columns.pieces(1).cost.links
+        return cluster_links(division.mesh, division.pipeline, links.hardware, links.cluster)
 
 
 def _copied(piece: PieceTimes) -> tuple[Floats]:

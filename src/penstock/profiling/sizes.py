@@ -130,4 +130,4 @@ def _other_heads(model: ModelConfig) -> tuple[int, ...]:
 def whole_unit(tokens: int, past: int) -> UnitTokens:
     """A slice of a rank that has all of it."""
     pairs = AttentionSize(1, 1, 1, tokens, past).pairs
-    return UnitTokens(tokens, tokens, pairs, float(tokens * (past + tokens)))
+    return UnitTokens(tokens, tokens, tokens, pairs, float(tokens * (past + tokens)))
