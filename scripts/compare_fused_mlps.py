@@ -79,7 +79,7 @@ def fastest(step: Callable[[], None], device: torch.device) -> float:
 def predicted(model: ModelConfig, tokens: int) -> float:
     """Seconds of forward and gradients on an H200, without collectives."""
     gpu = read_cluster("h200:1").gpu
-    unit = UnitTokens(tokens, tokens, 0.0, 0.0)
+    unit = UnitTokens(tokens, tokens, tokens, 0.0, 0.0)
     counts = model.counts(range(model.layers))
     times = {
         kind: LayerTimes(kind, kind, gpu, gpu.peak_of("bf16"), "flash2", fused_norm=True)
