@@ -16,8 +16,8 @@ class GradientBuffers(NamedTuple):
 
     buffers: int
     """Of each device."""
-    homes: NDArray[np.int64]
-    """The device of each stage."""
+    stages: NDArray[np.int64]
+    """Of each device, which has as many as any other."""
 
 
 @lru_cache(maxsize=256)
@@ -33,4 +33,5 @@ def gradient_buffers(
 def buffers_of(schedule: Schedule) -> GradientBuffers:
     """The same; one that has gathers keeps them, and says nothing of its buffers here."""
     count = 0 if "G" in schedule.table.kinds else fewest_for_one_reduction(schedule)
-    return GradientBuffers(count, device_of_stages(schedule))
+    homes, devices = device_of_stages(schedule), schedule.shape.devices
+    return GradientBuffers(count, np.argsort(homes, kind="stable").reshape(devices, -1))

@@ -15,7 +15,7 @@ from penstock.estimate.price import Estimate
 from penstock.planner.divisions import Kind
 from penstock.planner.problem import PlanProblem
 from penstock.planner.processes import PlanProcesses
-from penstock.planner.search import SearchResult, order_by_promise
+from penstock.planner.search import SearchResult, first_by_promise
 from penstock.planner.simulations import Simulations
 
 MOST_MEMORY = 2.5
@@ -89,8 +89,8 @@ def _faster(found: SearchResult, best: Estimate, simulations: Simulations) -> It
     candidates = found.candidates
     numbers = np.flatnonzero((candidates.lacks > 0) & (candidates.seconds < best.seconds))
     leanest = numbers[np.argsort(candidates.lacks[numbers], kind="stable")]
-    fastest = order_by_promise(candidates, numbers, found.longer)
-    no_room = order_by_promise(candidates, np.array(found.no_room, np.int64), found.longer)
+    fastest = first_by_promise(candidates, numbers, found.longer)
+    no_room = first_by_promise(candidates, np.array(found.no_room, np.int64), found.longer)
     more = [*leanest[:LOOKED_AT], *fastest[:LOOKED_AT], *no_room[:LOOKED_AT]]
     layouts = [candidates.layout(number) for number in dict.fromkeys(map(int, more))]
     each = [*(plan for _, plan in found.lacking), *simulations.estimates(layouts)]

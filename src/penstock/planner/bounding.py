@@ -4,6 +4,7 @@ Divisions have much in common: schedules of as many devices and microbatches, an
 cells that are alike. That is worked out once, so divisions of one cell are bounded together.
 """
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, NamedTuple
@@ -32,9 +33,8 @@ MOST_SHARED = 1 << 14
 
 
 class BoundColumns(NamedTuple):
-    """The bounds of one variant of a division, for each schedule that it can have."""
+    """The bounds of some candidates, a row for each of them."""
 
-    variant: PlanVariant
     seconds: Floats
     """No less than this is what a step takes."""
     likely: Floats
@@ -49,6 +49,27 @@ class BoundColumns(NamedTuple):
     """The number of its record."""
     order: NDArray[np.int64]
     """A number that schedules of one record, as many stages and as many slices have in common."""
+
+    @classmethod
+    def joined(cls, parts: Sequence["BoundColumns"]) -> "BoundColumns":
+        """All of them, in their order."""
+        none = (*(np.zeros(0),) * 4, *(np.zeros(0, np.int64),) * 3)
+        return cls(*map(np.concatenate, zip(none, *parts)))
+
+
+class DivisionBounds(NamedTuple):
+    """The bounds of a division, variant after variant, for each schedule that one can have: a few
+    long columns are sent to another process in less time than many short ones."""
+
+    variants: tuple[PlanVariant, ...]
+    counts: tuple[int, ...]
+    """Schedules of each variant."""
+    columns: BoundColumns
+
+    @classmethod
+    def of(cls, each: Mapping[PlanVariant, BoundColumns]) -> "DivisionBounds":
+        counts = tuple(len(columns.entry) for columns in each.values())
+        return cls(tuple(each), counts, BoundColumns.joined([*each.values()]))
 
 
 class WhateverIsShared(NamedTuple):
@@ -124,15 +145,15 @@ class BoundDivisions:
 
     divisions: tuple[Division, ...]
 
-    def run(self, pieces: SharedPieces) -> list[list[BoundColumns]]:
-        """For each division the columns of its variants; none where it has no schedules."""
-        return [_bound(pieces, division) for division in self.divisions]
+    def run(self, pieces: SharedPieces) -> list[DivisionBounds]:
+        """Of each division the bounds; of none where it has no schedules."""
+        return [DivisionBounds.of(_bound(pieces, division)) for division in self.divisions]
 
 
-def _bound(pieces: SharedPieces, division: Division) -> list[BoundColumns]:
-    entries, found = pieces.entries(division), []
+def _bound(pieces: SharedPieces, division: Division) -> dict[PlanVariant, BoundColumns]:
+    entries, found = pieces.entries(division), dict[PlanVariant, BoundColumns]()
     if not entries.entries:
-        return []
+        return found
     shared = DivisionColumns(pieces.problem, division, entries, pieces.of(division))
     times, sizes = TimeBounds(shared), MemoryBounds(shared)
     kept: dict[PlanVariant, WhateverIsShared] = {}
@@ -147,7 +168,7 @@ def _bound(pieces: SharedPieces, division: Division) -> list[BoundColumns]:
         seconds = times.seconds(variant)[same.chosen]
         needed = sizes.bytes(variant)[same.chosen]
         floats = (seconds, np.maximum(seconds, same.copied), needed, same.host)
-        found.append(BoundColumns(variant, *floats, same.chosen, same.record, same.order))
+        found[variant] = BoundColumns(*floats, same.chosen, same.record, same.order)
     return found
 
 

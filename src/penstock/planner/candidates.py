@@ -3,15 +3,21 @@
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import groupby
-from typing import Any, NamedTuple
+from itertools import chain, groupby
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from penstock.estimate.host_room import room_on_host
 from penstock.estimate.layout import Recompute, TrainingLayout
-from penstock.planner.bounding import BoundColumns, BoundDivisions, SharedPieces, cell_of
+from penstock.planner.bounding import (
+    BoundColumns,
+    BoundDivisions,
+    DivisionBounds,
+    SharedPieces,
+    cell_of,
+)
 from penstock.planner.divisions import Division, Kind, divisions
 from penstock.planner.entries import Entries, ScheduleEntry
 from penstock.planner.known_entries import share_entries
@@ -33,8 +39,7 @@ class CandidateGroup(NamedTuple):
         """What groups have in common whose schedules of one order are made alike."""
         division, variant = self
         alone = division.copies * division.mesh.tensor == 1
-        shared = variant._replace(shard="full" if variant.shard == "full" else "none")
-        return division.pipeline, division.microbatches, alone, shared
+        return division.pipeline, division.microbatches, alone, variant.made_alike
 
 
 @dataclass(frozen=True)
@@ -63,7 +68,8 @@ class Candidates:
     @cached_property
     def extras(self) -> NDArray[np.int64]:
         """How many choices of each group are not the plainest."""
-        return np.array([group.variant.extras for group in self.groups], np.int64)
+        known = {variant: variant.extras for variant in {each.variant for each in self.groups}}
+        return np.array([known[group.variant] for group in self.groups], np.int64)
 
     @cached_property
     def sort(self) -> NDArray[np.int64]:
@@ -91,6 +97,10 @@ class Candidates:
         """The number of each group's kind."""
         number = {kind: at for at, kind in enumerate(self.kinds)}
         return np.array([number[group.division.kind] for group in self.groups], np.int64)
+
+    def kind_number(self, numbers: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The number of the kind of each of some candidates."""
+        return self.kind_of_group[self.group[numbers]]
 
     def __len__(self) -> int:
         return len(self.seconds)
@@ -121,27 +131,28 @@ def all_candidates(
     share_entries(every, processes)
     order = sorted(range(len(every)), key=lambda at: cell_of(every[at]))
     cells = [[*each] for _, each in groupby(order, key=lambda at: cell_of(every[at]))]
-    bounds: dict[int, list[BoundColumns]] = {}
+    bounds: dict[int, DivisionBounds] = {}
     done = 0
     tasks = [BoundDivisions(tuple(every[at] for at in cell)) for cell in cells]
     for number, found in processes.run(tasks):
         bounds.update(zip(cells[number], found))
-        done += sum(len(each.entry) for of_division in found for each in of_division)
+        done += sum(len(each.columns.entry) for each in found)
         progress(done)
     return _joined(processes.pieces, every, [bounds[at] for at in range(len(every))])
 
 
 def _joined(
-    pieces: SharedPieces, every: Sequence[Division], bounds: Sequence[Sequence[BoundColumns]]
+    pieces: SharedPieces, every: Sequence[Division], bounds: Sequence[DivisionBounds]
 ) -> Candidates:
     """In the order of the divisions, whoever was done first."""
-    parts = [(division, each) for division, found in zip(every, bounds) for each in found]
-    groups = tuple(CandidateGroup(division, each.variant) for division, each in parts)
-    none = (*(np.zeros(0),) * 4, *(np.zeros(0, np.int64),) * 3)
-    joined = map(np.concatenate, zip(none, *(each[1:] for _, each in parts)))
-    group = np.repeat(np.arange(len(groups)), [len(each.entry) for _, each in parts])
-    columns: list[Any] = [*joined, group]
-    return Candidates(pieces.problem, groups, pieces, *columns)
+    groups = tuple(
+        CandidateGroup(division, variant)
+        for division, found in zip(every, bounds)
+        for variant in found.variants
+    )
+    group = np.repeat(np.arange(len(groups)), [*chain(*(found.counts for found in bounds))])
+    columns = BoundColumns.joined([found.columns for found in bounds])
+    return Candidates(pieces.problem, groups, pieces, *columns, group)
 
 
 def candidate_layout(

@@ -23,15 +23,14 @@ def more_gradient_bytes(layout: TrainingLayout, piece: PieceTimes) -> float:
     buffer is as large as the largest stage that it takes, so all are no smaller than as many of the
     smallest stages."""
     sizes = (layout.pipeline, layout.microbatches, layout.chunks, layout.slices)
-    buffers, homes = gradient_buffers(layout.schedule, sizes, layout.options)
+    buffers, of_device = gradient_buffers(layout.schedule, sizes, layout.options)
     if buffers <= COUNTED_BUFFERS:
         return 0.0
-    stages, work = _stage_elements(layout, piece, len(homes)), piece.cost.workload
-    ends, more = 2 * work.part.head_weights, []
-    for device in range(layout.pipeline):
-        own = np.sort(stages[homes == device])
-        more.append(own[:buffers].sum() - COUNTED_BUFFERS * (own.sum() + ends) / len(own))
-    return float(max(0.0, min(more)) * wide_bytes(work.model.element_bytes))
+    work = piece.cost.workload
+    own = np.sort(_stage_elements(layout, piece, of_device.size)[of_device], axis=1)
+    every = own.sum(axis=1) + 2 * work.part.head_weights
+    more = own[:, :buffers].sum(axis=1) - COUNTED_BUFFERS * every / own.shape[1]
+    return float(max(0.0, more.min()) * wide_bytes(work.model.element_bytes))
 
 
 def _stage_elements(layout: TrainingLayout, piece: PieceTimes, stages: int) -> Floats:

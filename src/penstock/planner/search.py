@@ -6,7 +6,7 @@ or than the slowest that would be shown. So what is left out cannot be among the
 """
 
 from collections import Counter, deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -113,14 +113,15 @@ def search_plans(
     found, begun = SearchResult(candidates, wanted), deque[Begun]()
     left = np.flatnonzero(candidates.lacks == 0)
     while True:
-        limits = found.limits[candidates.kind_of_group[candidates.group[left]]]
-        left = left[candidates.seconds[left] < limits]  # limits only fall
-        left = order_by_promise(candidates, left, found.longer)
+        limits = found.limits
+        left = left[candidates.seconds[left] < limits[candidates.kind_number(left)]]  # these fall
+        ahead = first_by_promise(candidates, left, found.longer)
         room = most - found.looked_at - sum(len(each.numbers) for each in begun)
-        chosen = _chosen(candidates, left, room)
+        chosen = ahead[_chosen(candidates, ahead, room)]
         if len(chosen):
-            begun.append(_begin(found, left[chosen].tolist(), simulations))
-            left = np.delete(left, chosen)
+            below = limits[candidates.kind_number(chosen)].tolist()
+            begun.append(simulations.begin(candidates, chosen.tolist(), below))
+            left = np.setdiff1d(left, chosen, assume_unique=True)
         if not begun:
             break
         if len(begun) > UNDER_WAY or not len(chosen):
@@ -131,22 +132,20 @@ def search_plans(
     return found
 
 
-def _chosen(candidates: Candidates, left: NDArray[np.int64], room: int) -> NDArray[np.int64]:
+def _chosen(candidates: Candidates, ahead: NDArray[np.int64], room: int) -> NDArray[np.int64]:
     """Places of those that are simulated next, as far as there is room."""
-    if not len(left) or room <= 0:
+    if not len(ahead) or room <= 0:
         return np.zeros(0, np.int64)
-    kinds = candidates.kind_of_group[candidates.group[left]]
-    chosen = _first_of_kinds(kinds, min(SIMULATED_AT_ONCE, room))
-    return _with_alike(candidates.schedule[left[:LOOKED_AHEAD]], chosen, room)
+    chosen = _first_of_kinds(candidates.kind_number(ahead), min(SIMULATED_AT_ONCE, room))
+    return _with_alike(candidates.schedule[ahead], chosen, room)
 
 
 def _first_of_kinds(kinds: NDArray[np.int64], count: int) -> NDArray[np.int64]:
     """The first so many places, and not more than a few of one kind while there are others."""
-    seen = kinds[:LOOKED_AHEAD]
-    order = np.argsort(seen, kind="stable")
-    starts = np.flatnonzero(np.diff(seen[order], prepend=-1))
-    turn = np.empty(len(seen), np.int64)
-    turn[order] = np.arange(len(seen)) - np.repeat(starts, np.diff(starts, append=len(seen)))
+    order = np.argsort(kinds, kind="stable")
+    starts = np.flatnonzero(np.diff(kinds[order], prepend=-1))
+    turn = np.empty(len(kinds), np.int64)
+    turn[order] = np.arange(len(kinds)) - np.repeat(starts, np.diff(starts, append=len(kinds)))
     return np.sort(np.argsort(turn // OF_ONE_KIND, kind="stable")[:count])
 
 
@@ -158,13 +157,6 @@ def _with_alike(
     alike[chosen] = False
     more = np.flatnonzero(alike)[: min(ALIKE_AT_ONCE, room - len(chosen))]
     return np.sort(np.concatenate([chosen, more]))
-
-
-def _begin(found: SearchResult, numbers: Sequence[int], simulations: Simulations) -> Begun:
-    """Have some candidates simulated."""
-    candidates = found.candidates
-    limits = found.limits[candidates.kind_of_group[candidates.group[numbers]]]
-    return simulations.begin(candidates, numbers, limits.tolist())
 
 
 def _keep_all(found: SearchResult, begun: Begun) -> None:
@@ -196,16 +188,19 @@ def _keep(found: SearchResult, number: int, outcome: CandidateOutcome) -> None:
         found.best[kind] = (number, outcome)
 
 
-def order_by_promise(
+def first_by_promise(
     candidates: Candidates, numbers: NDArray[np.int64], longer: NDArray[np.float64]
 ) -> NDArray[np.int64]:
-    """Candidates in the order in which they are looked at: by their bounds, times what those of
-    their sort took longer, and where these differ by next to nothing, those with fewer extras
-    first, and then those that need less memory."""
+    """Candidates among which the next ones are chosen, in their order: by their bounds, times what
+    those of their sort took longer, and where these differ by next to nothing, those with fewer
+    extras first, and then those that need less memory."""
     promise = candidates.likely[numbers] * longer[candidates.sort[numbers]]
     steps = np.floor(np.log(promise) / WORTH)
+    if len(numbers) > LOOKED_AHEAD:  # sorting all of them takes longer than finding these
+        near = steps <= np.partition(steps, LOOKED_AHEAD)[LOOKED_AHEAD]
+        numbers, steps = numbers[near], steps[near]
     extras = candidates.extras[candidates.group[numbers]]
-    return numbers[np.lexsort((candidates.bytes[numbers], extras, steps))]
+    return numbers[np.lexsort((candidates.bytes[numbers], extras, steps))][:LOOKED_AHEAD]
 
 
 def least_seconds(candidates: Candidates, kind: Kind) -> float:

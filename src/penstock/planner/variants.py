@@ -1,6 +1,6 @@
 """What may be chosen beside the schedule: what is shared, kept, moved, or computed again."""
 
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 from typing import NamedTuple
 
 from penstock.estimate.request import SHARDS
@@ -25,6 +25,11 @@ class PlanVariant(NamedTuple):
         """How many of these are not the plainest; sharing weights too counts twice."""
         changed = sum(mine != usual for mine, usual in zip(self, PlanVariant()))
         return changed + (self.shard == "full")
+
+    @property
+    def made_alike(self) -> Hashable:
+        """What variants have in common whose schedules of one order are made alike."""
+        return (self.shard == "full", *self[1:])
 
 
 def variants(problem: PlanProblem, division: Division) -> Iterator[PlanVariant]:
