@@ -2,17 +2,19 @@
 
 from typing import Any
 
+import numpy as np
 import pytest
 
 from penstock.core.kernel import compile_small_work
 from penstock.errors import PenstockError, ShapeError
 from penstock.estimate.price import estimate_step
+from penstock.planner import search
 from penstock.planner.advice import advise, lacks
 from penstock.planner.candidates import Candidates, all_candidates
 from penstock.planner.nothing_found import nothing_found
 from penstock.planner.problem import problem_from
 from penstock.planner.processes import PlanProcesses
-from penstock.planner.search import WORTH, SearchResult, search_plans
+from penstock.planner.search import WORTH, SearchResult, first_by_promise, search_plans
 from penstock.planner.simulations import Simulations
 from planner.problems import candidates_of, every, row, tight
 
@@ -48,6 +50,21 @@ def test_plans_are_of_different_kinds_the_fastest_first() -> None:
     assert len({*kinds}) == len(kinds) == 4
     assert [plan.seconds for plan in plans] == sorted(plan.seconds for plan in plans)
     assert all(plan.fits for plan in plans)
+
+
+@pytest.mark.parametrize("count", [1, 50, 51, 700])
+def test_the_candidates_looked_at_first_are_the_first_of_all(
+    count: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = every()
+    numbers = np.flatnonzero(found.lacks == 0)
+    longer = np.random.default_rng(count).uniform(1, 1.2, int(found.sort.max()) + 1)
+    monkeypatch.setattr(search, "LOOKED_AHEAD", len(numbers))
+    whole = first_by_promise(found, numbers, longer)
+    monkeypatch.setattr(search, "LOOKED_AHEAD", count)
+    first = first_by_promise(found, numbers, longer)
+    assert first.tolist() == whole[:count].tolist()
+    assert len(first) == count < len(whole) == len(numbers)
 
 
 def test_a_search_that_stops_says_what_it_left_open() -> None:
