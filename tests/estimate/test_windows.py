@@ -8,13 +8,14 @@ import pytest
 from numpy.typing import NDArray
 
 from loops import each
+from penstock.arch.config import with_layers
 from penstock.arch.presets import MODELS
 from penstock.cost.op_collectives import LAYER_PARTS
 from penstock.estimate.layer_seconds import UnitTokens
 from penstock.estimate.layer_sorts import layer_sorts
 from penstock.estimate.layer_times import LayerTimes
 from penstock.estimate.layout_cost import LayoutCost
-from penstock.estimate.price import estimate, layout_cost
+from penstock.estimate.price import estimate, estimate_step, layout_cost
 from penstock.estimate.request import layout_from
 from penstock.estimate.step_schedule import step_schedule
 
@@ -136,3 +137,13 @@ def test_scores_with_a_bound_are_computed_in_the_triangles_of_a_window() -> None
         for own in cost.kinds_of_layers
     )
     assert near == pytest.approx(3 / 4 * full, rel=1e-9)
+
+
+def test_fewer_layers_than_a_pattern_has_may_all_have_the_window() -> None:
+    """Five layers, of which the sixth would see all keys."""
+    layout, few = layout_from(_row(cluster="h100:1", mesh="pipeline=1")), with_layers(GEMMA, 5)
+    cut, plain = (
+        estimate_step(replace(layout, model=model)).seconds
+        for model in (few, replace(few, window_pattern=()))
+    )
+    assert cut == plain

@@ -1,6 +1,8 @@
 """No plan is faster or leaner than its bounds say, and the bounds say something."""
 
 from collections.abc import Sequence
+from json import dumps
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,6 +17,7 @@ from penstock.planner.candidates import Candidates
 from penstock.planner.copy_bounds import copy_bounds
 from penstock.planner.problem import PlanProblem, problem_from
 from planner.problems import FUSED, candidates_of, every, problem_of, row
+from profiling.made_up import profile
 
 pytestmark = pytest.mark.long
 
@@ -184,3 +187,21 @@ def test_pairs_of_attention_that_is_not_fused_do_not_wait_on_hosts() -> None:
         hosts = [estimate_step(found.layout(number)).host for number in numbers]
     assert (found.host[numbers] <= hosts).all()
     assert found.host[numbers].max() > 0
+
+
+def test_bounds_count_what_a_profile_has_measured_beside_a_step(tmp_path: Path) -> None:
+    """Ranks that compute on a host have no driver, and their allocator leaves no gaps."""
+    path = tmp_path / "host.json"
+    path.write_text(dumps(profile()))
+    found = candidates_of(
+        problem_from(row(model="tiny", tokens=512, batch_tokens=2048, profile=str(path)))
+    )
+    numbers = np.random.default_rng(10).permutation(len(found))[:SAMPLED]
+    with compile_small_work():
+        needed = [
+            max(each.total for each in estimate_step(found.layout(number)).memory)
+            for number in numbers.tolist()
+        ]
+    assert (found.bytes[numbers] <= needed).all()
+    assert np.median(found.bytes[numbers] / needed) > 0.6
+    assert not found.lacks.any()

@@ -29,7 +29,7 @@ from penstock.estimate.layer_seconds import UnitTokens
 from penstock.estimate.layer_times import LayerTimes
 from penstock.estimate.layout import BYTES_OF
 from penstock.estimate.measured_times import profiled_times
-from penstock.estimate.memory_classes import CONTEXT, DRIVER
+from penstock.estimate.memory_classes import context_bytes
 from penstock.plan.sequence_groups.cost import ExchangeCost, GroupCost, powers_of_two
 from penstock.plan.stage_parameters import MAIN_BYTES
 
@@ -171,8 +171,7 @@ def _fit(columns: Sequence[Sequence[float]], seconds: Sequence[float]) -> list[f
 def _capacity(setting: GroupSetting) -> int:
     """Tokens whose activations fit beside weights, gradients and moments."""
     model, gpu = setting.sized, setting.cluster.gpu
-    context = gpu.measured.context if gpu.measured else CONTEXT + DRIVER
-    free = gpu.memory - context - _state_bytes(setting)
+    free = gpu.memory - context_bytes(gpu) - _state_bytes(setting)
     kept = model.total("saved_bytes") + model.total("kv_bytes") + fused_backward_bytes(model)
     tokens = int(free // kept)
     if tokens < 1:

@@ -8,6 +8,7 @@ driver keeps, communicators, and gaps that the allocator cannot use.
 from typing import NamedTuple
 
 from penstock.check.memory import bound
+from penstock.cluster.gpu import Gpu
 from penstock.core.homes import weight_homes
 from penstock.core.lifetimes import GIVEN, TEMPORARY
 from penstock.core.scoreboard import Run
@@ -28,6 +29,16 @@ H100 with 80 GB and of 139.8 GiB on an H200 with 141 GB."""
 GAPS = 0.08
 """Share of what a step adds that lies in gaps of the allocator. Assumption."""
 ACTIVATIONS, KEYS = ("act", "stash", "ckpt"), ("kv", "dkv")
+
+
+def context_bytes(gpu: Gpu) -> int:
+    """What a GPU holds beside what its program allocates, as it was measured where it was."""
+    return CONTEXT + DRIVER if gpu.measured is None else gpu.measured.context
+
+
+def gaps_share(gpu: Gpu) -> float:
+    """The share of what a step adds that lies in gaps of the allocator, in the same way."""
+    return GAPS if gpu.measured is None else gpu.measured.gaps
 
 
 class DeviceMemory(NamedTuple):
@@ -106,7 +117,7 @@ def _memory(
     if at_end and level[TEMPORARY] and not logits:
         whole = max(map(max, cost.workload.lengths))
         logits = min(temporary, layout.rows * loss_bytes(cost.workload.part, whole))
-    measured = layout.cluster.gpu.measured
+    gpu = layout.cluster.gpu
     adds = _kept(level) + received + temporary + level["logits"]
     return DeviceMemory(
         weights=held.weights,
@@ -117,8 +128,8 @@ def _memory(
         logits=logits,
         temporaries=temporary - (logits - level["logits"]),
         communication_buffers=received,
-        context=CONTEXT + DRIVER if measured is None else measured.context,
-        fragmentation=int((GAPS if measured is None else measured.gaps) * adds),
+        context=context_bytes(gpu),
+        fragmentation=int(gaps_share(gpu) * adds),
     )
 
 

@@ -32,7 +32,7 @@ def by_triangles(part: ModelConfig, window: int) -> bool:
 
 def model_window(part: ModelConfig) -> int | None:
     """The window of a model whose layers all have it; None where some see all keys."""
-    return part.window if all(part.window_pattern or (True,)) else None
+    return part.window if all(map(part.has_window, range(part.layers))) else None
 
 
 def tokens_beyond(unit: UnitTokens, window: int) -> float:

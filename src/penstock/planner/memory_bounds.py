@@ -14,7 +14,7 @@ import numpy as np
 
 from penstock.arch.layers.record import wide_bytes
 from penstock.estimate.layer_sorts import Floats
-from penstock.estimate.memory_classes import CONTEXT, DRIVER, GAPS
+from penstock.estimate.memory_classes import context_bytes, gaps_share
 from penstock.planner.columns import DivisionColumns
 from penstock.planner.piece_times import PieceTimes
 from penstock.planner.variants import PlanVariant
@@ -37,12 +37,12 @@ class MemoryBounds:
 
     def bytes(self, variant: PlanVariant) -> Floats:
         """Of the device that needs most, for each schedule."""
-        moves = variant.offload != "none"
+        moves, gpu = variant.offload != "none", self.columns.problem.cluster.gpu
         key = variant._replace(shard="none", vocabulary=variant.vocabulary and moves)
         if key not in self.known:
-            self.known[key] = (1 + GAPS) * self._step(variant)
+            self.known[key] = (1 + gaps_share(gpu)) * self._step(variant)
         held = self._state(variant) + self.known[key]
-        return np.asarray(held.max(axis=1) + CONTEXT + DRIVER)
+        return np.asarray(held.max(axis=1) + context_bytes(gpu))
 
     def host_bytes(self, variant: PlanVariant) -> Floats:
         """Of the host that has most, for each schedule: no less than hosts have on average."""
