@@ -11,6 +11,7 @@ import pytest
 
 from estimate.layouts import priced_step
 from loops import each
+from penstock.arch.layers.norm import AFTER
 from penstock.arch.presets import MODELS
 from penstock.cli.main import main
 from penstock.cluster.profile_file import read_machine
@@ -55,9 +56,9 @@ def estimated(**changes: Any) -> Estimate:
     return estimate(layout_from(row(**changes)))
 
 
-def _times(kind: str, folder: Path) -> LayerTimes:
+def _times(kind: str, folder: Path, name: str = "llama3-8b") -> LayerTimes:
     gpu = read_cluster("h200:1").gpu
-    model = replace(LLAMA, element_bytes=2)
+    model = replace(MODELS[name], element_bytes=2)
     times = LayerTimes(model, model, gpu, gpu.peak_of("bf16"), "flash2", fused_norm=True)
     if kind == "a data sheet":
         return times
@@ -70,13 +71,16 @@ def _times(kind: str, folder: Path) -> LayerTimes:
 
 @each("kind", ["a data sheet", "a profile"])
 @each("send", ["heads", "weights"])
+@each("name", ["llama3-8b", "gemma3-4b", "olmo2-7b"])
 def test_the_parts_of_a_layer_take_as_long_as_the_layer(
-    kind: str, send: str, tmp_path: Path
+    kind: str, send: str, name: str, tmp_path: Path
 ) -> None:
-    times = _times(kind, tmp_path)
+    times = _times(kind, tmp_path, name)
     parts = [*zip(*CutLayer.of(times, UNIT, send), times.attended_seconds(UNIT))]
     assert [sum(passed) for passed in parts] == pytest.approx([*times.seconds(UNIT)], rel=1e-9)
-    assert min(map(min, parts[:2])) > 0
+    assert all(min(behind) > 0 for _, *behind in parts[:2])
+    nothing = times.part.norms == AFTER and send == "weights"  # all is made where attention is
+    assert all((front == 0) == nothing for front, *_ in parts[:2])
 
 
 @each("send", ["heads", "weights"])

@@ -2,9 +2,9 @@
 
 The kernels of a layer are dealt out to three places (model/stages/between_attentions.py):
 
-    in front of attention    a norm; queries, keys and values
+    in front of attention    the norm there, if any; queries, keys and values, and their norms
     attention                rotation, and attention itself
-    behind it                the projection back, both sums, the other norm, the MLP
+    behind it                the projection back, both sums, the other norms, the MLP
 
 Where attention is given weights, it makes queries, keys and values itself. What goes to another
 device is put together in one tensor first, which is one kernel more for each message.
@@ -18,13 +18,16 @@ from numpy.typing import NDArray
 
 from penstock.arch.attention_cut import HEADS, front_parameters
 from penstock.arch.config import ModelConfig
+from penstock.arch.layers.norm import AFTER
 from penstock.cluster.measured import EXPERT_ROWS, PRODUCT_PASSES
 from penstock.cost.collectives import BACKWARD_KINDS, FORWARD_KINDS
 from penstock.cost.cut_workload import CutWorkload
 from penstock.estimate.kernel_parts import (
+    HEAD_NORMS,
     PRODUCT,
     KernelSeconds,
     adapter_matrices,
+    hidden_norms,
     multiplied_matrices,
 )
 from penstock.estimate.layer_seconds import LayerColumns, LayerSeconds, UnitTokens
@@ -62,15 +65,16 @@ class CutLayer(NamedTuple):
         """What a slice takes at each place; ops of whole stages have none."""
         if not unit.whole:
             return cls(*[NO_SECONDS] * 3)
-        projection = {
+        projection = {HEAD_NORMS: 1.0} | {
             f"{PRODUCT}{number}": 1.0
-            for number, in_front in enumerate(_in_front(times.part))
-            if in_front
+            for number, leads_in in enumerate(_leads_in(times.part))
+            if leads_in
         }
-        behind = {"norm": 0.5, "sum": 1.0, "gate": 1.0, EXPERT_ROWS: 1.0} | {
+        in_front = (times.part.norms != AFTER) / hidden_norms(times.part)
+        behind = {"norm": 1 - in_front, "sum": 1.0, "gate": 1.0, EXPERT_ROWS: 1.0} | {
             name: 1.0 for name, _ in times.parts(unit) if name.startswith(PRODUCT)
         }
-        front, attention = {"norm": 0.5}, {"rotation": 1.0}
+        front, attention = {"norm": in_front}, {"rotation": 1.0}
         (front if to_attention == HEADS else attention).update(projection)
         rest = {name: share for name, share in behind.items() if name not in projection}
         return cls(*(_dealt(times, unit, each) for each in (front, attention, rest)))
@@ -108,7 +112,7 @@ def _attended(times: LayerTimes, unit: UnitTokens) -> LayerSeconds:
     return times.attended_seconds(unit) if unit.whole else NO_SECONDS
 
 
-def _in_front(part: ModelConfig) -> Iterator[bool]:
+def _leads_in(part: ModelConfig) -> Iterator[bool]:
     """Which products of a layer, in the order of `LayerTimes.products`, lead into attention."""
     names = {each.name for each in front_parameters(part)}
     yield from (own[0].name in names for own in multiplied_matrices(part))

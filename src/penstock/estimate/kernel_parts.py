@@ -7,12 +7,19 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from penstock.arch.config import ModelConfig
+from penstock.arch.layers.gated_mlp import GELU_TANH, SILU
+from penstock.arch.layers.norm import Norm
 from penstock.arch.layers.parameter import INPUTS, OUTPUTS, Parameter
 from penstock.cluster.measured import EXPERT_ROWS, PRODUCT_PASSES
 from penstock.estimate.layer_seconds import UnitTokens
 
 PRODUCT = "product "
 """What names of products begin with."""
+HEAD_NORMS = "norms of heads"
+"""Norms of queries and keys; backward, gradients are copied to where they were."""
+GATE_MOVED = {SILU: (3, 5), GELU_TANH: (5, 11)}
+"""Elements that a gate reads and writes for each of the MLP, forward and backward. With GELU it is
+two and four kernels of PyTorch."""
 ROUTING_STARTS = 40
 """Kernels that choose experts, sort rows by them, take rows of tokens and add them up again."""
 
@@ -59,21 +66,24 @@ class KernelSeconds(dict[tuple[str, str], float]):
 
 
 def layer_moved(part: ModelConfig, unit: UnitTokens) -> dict[tuple[str, str], float]:
-    """Bytes of kernels that only move them, by name and pass; both norms and both sums of a layer
+    """Bytes of kernels that only move them, by name and pass; all norms and both sums of a layer
     together."""
     size, attention = part.element_bytes, part.attention
     outside = part.hidden * unit.held * size
     turned = (attention.query_width + attention.key_width) * unit.whole * size
     inside = part.ffn_per_token * unit.whole * size
-    gate = (3, 5) if part.gated else (2, 3)
-    blocks, turned = 1 + part.attends, turned * part.attends
+    gate = GATE_MOVED[part.activation] if part.gated else (2, 3)
+    blocks, norms, turned = 1 + part.attends, hidden_norms(part), turned * part.attends
     elements = {
-        "norm": (2 * blocks, 3 * blocks),
+        "norm": (2 * norms, 3 * norms),
         "sum": (3 * blocks, 3 * blocks),
         "rotation": (2, 2),
         "gate": gate,
     }
+    if normed_heads(part):
+        elements[HEAD_NORMS] = (2, 5)
     whole = {"norm": outside, "sum": outside, "rotation": turned, "gate": inside}
+    whole[HEAD_NORMS] = turned
     found = {
         (name, passed): float(count * whole[name])
         for name, counts in elements.items()
@@ -99,8 +109,20 @@ def _routed(part: ModelConfig, tokens: int) -> dict[tuple[str, str], float]:
 def moving_kernels(part: ModelConfig) -> dict[str, int]:
     """Kernels of a layer that only move bytes, in a forward; as many in a backward."""
     blocks, routed = 1 + part.attends, part.mixture is not None
-    found = {"norm": blocks, "sum": blocks, "rotation": int(part.attends), "gate": 1}
+    gate = 1 + (part.gated and part.activation == GELU_TANH)
+    found = {"norm": hidden_norms(part), "sum": blocks, "rotation": int(part.attends), "gate": gate}
+    found |= {HEAD_NORMS: 2} if normed_heads(part) else {}
     return found | ({EXPERT_ROWS: ROUTING_STARTS} if routed else {})
+
+
+def hidden_norms(part: ModelConfig) -> int:
+    """Norms of a layer that are as wide as it is: in front of its blocks, behind them, or both."""
+    return sum(isinstance(record.kind, Norm) for record in part.layer_records)
+
+
+def normed_heads(part: ModelConfig) -> bool:
+    """Whether queries and keys have norms of their own."""
+    return part.attends and part.qk_norm
 
 
 def logits_moved(part: ModelConfig, logits: float) -> float:

@@ -5,10 +5,12 @@ rotations, the gate. What the latter move, in elements for each token (h hidden,
 key/value heads of d, f inside the MLP):
 
                      forward                            backward
-    two norms        2 x (read, write) h                2 x (read two, write) h
+    each norm        (read, write) h                    (read two, write) h
     two sums         2 x (read two, write) h            the same
+    norms of heads   (read, write) (a + g) d            (read three, write two) (a + g) d
     rotation         (read, write) (a + g) d            the same
     gate             (read two, write) f                (read three, write two) f
+    the same, GELU   (read three, write two) f          (read seven, write four) f
 
 Rows of experts are taken from tokens and added up again (estimate/kernel_parts.py).
 A norm that is not fused is a kernel for each of its steps, in 32 bits: `PLAIN_NORM` has the bytes.
@@ -36,6 +38,7 @@ from penstock.estimate.kernel_parts import (
     KernelSeconds,
     LayerMatrix,
     adapter_matrices,
+    hidden_norms,
     layer_matrix,
     layer_moved,
     logits_moved,
@@ -207,7 +210,7 @@ class LayerTimes:
         """Seconds of kernels that only move bytes."""
         moved = layer_moved(self.part, unit)
         if not self.fused_norm:
-            elements = self.part.hidden * unit.held * (1 + self.part.attends)
+            elements = self.part.hidden * unit.held * hidden_norms(self.part)
             each = (elements * moved * self.part.element_bytes / 2 for moved in PLAIN_NORM)
             moved |= zip((("norm", passed) for passed in PRODUCT_PASSES), each)
         starts = sum(moving_kernels(self.part).values()) * KERNEL_START

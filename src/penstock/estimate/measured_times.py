@@ -19,13 +19,21 @@ from penstock.arch.layers.lm_head import tokens_at_a_time
 from penstock.cluster.gpu import PassShares
 from penstock.cluster.measured import ATTENTION_PASSES as _PASSES
 from penstock.cluster.measured import PRODUCT_PASSES, PRODUCTS_OF, MeasuredKernels
-from penstock.estimate.kernel_parts import PRODUCT, KernelSeconds, layer_moved, logits_moved
+from penstock.estimate.kernel_parts import (
+    HEAD_NORMS,
+    PRODUCT,
+    KernelSeconds,
+    layer_moved,
+    logits_moved,
+)
 from penstock.estimate.layer_seconds import LayerSeconds, UnitTokens
 from penstock.estimate.layer_times import LayerTimes
 from penstock.estimate.products import Product
 from penstock.estimate.window_times import by_triangles
 
 LIKE_FORWARD = "FNR"
+MEASURED_AS = {HEAD_NORMS: "norm"}
+"""Kernels that have the rate of others: it is the same kernel, of more and shorter rows."""
 
 
 def activations_of(matrices: Sequence[tuple[int, int]]) -> float:
@@ -106,7 +114,8 @@ class ProfiledTimes(LayerTimes):
             for name, product in zip(PRODUCT_PASSES, passes):
                 found[f"{PRODUCT}{number}", name] = self._pass_seconds(name, product)
         for (name, passed), moved in layer_moved(self.part, unit).items():
-            found[name, passed] = moved / self.kernels.moving_rate(name, passed, moved)
+            rate = self.kernels.moving_rate(MEASURED_AS.get(name, name), passed, moved)
+            found[name, passed] = moved / rate
         return found
 
     def attention_seconds(self, unit: UnitTokens) -> PassShares:

@@ -1,6 +1,7 @@
 """Kernels of a layer one by one: products by shape, attention, and those that only move bytes."""
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import partial
 from itertools import cycle
 
@@ -8,6 +9,7 @@ import torch
 from torch import Tensor
 
 from penstock.arch.attention_rule import AttentionRule
+from penstock.arch.layers.norm import BEFORE
 from penstock.cluster.measured import PRODUCT_PASSES
 from penstock.data.batch import Microbatch
 from penstock.estimate.kernel_parts import layer_moved, logits_moved
@@ -30,7 +32,7 @@ from penstock.model.layers.linear import add_product
 from penstock.model.layers.lm_head import logits_to_gradient, wide_type
 from penstock.model.layers.norm import norm, norm_backward
 from penstock.model.layers.rope import rotate, rotate_back_into, rotate_into
-from penstock.model.layers.swiglu import swiglu, swiglu_backward
+from penstock.model.layers.swiglu import GATES
 from penstock.profiling.case import TORCH_NAMES, ProfileCase
 from penstock.profiling.measure.routing import routing_calls
 from penstock.profiling.measure.timing import kernel_seconds
@@ -141,8 +143,9 @@ class KernelBench:
 
     def moving(self) -> Iterator[MeasuredRow]:
         """Kernels that only move bytes, at the tokens of slices."""
+        two_norms = replace(self.case.model, norms=BEFORE, qk_norm=False)
         for tokens in token_counts(self.case):
-            moved = layer_moved(self.case.model, whole_unit(tokens, 0))
+            moved = layer_moved(two_norms, whole_unit(tokens, 0))
             for (name, passed), call in self._moving_calls(tokens).items():
                 seconds = self.seconds(call)
                 yield {
@@ -154,7 +157,7 @@ class KernelBench:
                 }
 
     def _moving_calls(self, tokens: int) -> dict[tuple[str, str], Callable[[], object]]:
-        """What a layer calls, twice where it has two of them."""
+        """What a layer calls, twice where every layer has two of them."""
         model, forward, inputs = self.case.model, PRODUCT_PASSES[0], PRODUCT_PASSES[1]
         x, dy = self.random(tokens, model.hidden), self.random(tokens, model.hidden)
         weight, gradient = self.random(model.hidden), torch.zeros(model.hidden, device=self.device)
@@ -163,7 +166,7 @@ class KernelBench:
         turned, out = (self.random(1, tokens, heads, model.head_size) for _ in range(2))
         cos, sin = (self.random(tokens, 1, model.head_size) for _ in range(2))
         turns = partial(rotate_into, out) if fusible(turned) else rotate
-        width = model.ffn_per_token
+        width, gate = model.ffn_per_token, GATES[model.activation]
         both, inside = self.random(tokens, 2 * width), self.random(tokens, width)
         return {
             **(routing_calls(self.random, model, tokens) if model.mixture else {}),
@@ -173,8 +176,8 @@ class KernelBench:
             ("sum", inputs): lambda: [x + dy for _ in range(2)],
             ("rotation", forward): lambda: turns(turned, cos, sin),
             ("rotation", inputs): lambda: rotate_back_into(out, turned, cos, sin),
-            ("gate", forward): lambda: swiglu(both),
-            ("gate", inputs): lambda: swiglu_backward(both, inside),
+            ("gate", forward): lambda: gate.forward(both),
+            ("gate", inputs): lambda: gate.backward(both, inside),
         }
 
     def loss(self, tokens: int) -> MeasuredRow:

@@ -1,0 +1,59 @@
+"""What the kernels of a layer move, of families whose layers have more than two norms."""
+
+from dataclasses import replace
+
+import pytest
+
+from loops import each
+from penstock.arch.presets import MODELS
+from penstock.cluster.presets import CLUSTERS
+from penstock.estimate.kernel_parts import HEAD_NORMS, layer_moved, moving_kernels
+from penstock.estimate.layer_seconds import UnitTokens
+from penstock.estimate.layer_times import LayerTimes
+from penstock.estimate.products import KERNEL_START
+
+TOKENS = 1000
+UNIT = UnitTokens(TOKENS, TOKENS, TOKENS, 1.0, 1.0)
+
+NORMS = {
+    "llama3-8b": (2, 4096, 0),
+    "gemma2-2b": (4, 2304, 0),
+    "gemma3-1b": (4, 1152, (4 + 1) * 256),
+    "qwen3-8b": (2, 4096, (32 + 8) * 128),
+    "olmo2-7b": (2, 4096, (32 + 32) * 128),
+}
+"""Norms of a layer, their elements, and those of queries and keys that have norms."""
+
+
+@each("name", NORMS)
+def test_every_norm_of_a_layer_is_counted(name: str) -> None:
+    """In front of attention and MLP, behind them or both, and of queries and keys: these are read
+    and written, and backward copied to where they were."""
+    norms, hidden, heads = NORMS[name]
+    moved = layer_moved(replace(MODELS[name], element_bytes=2), UNIT)
+    assert moved["norm", "forward"] == 2 * TOKENS * norms * 2 * hidden
+    assert moved["norm", "inputs"] == 2 * TOKENS * norms * 3 * hidden
+    assert moved.get((HEAD_NORMS, "forward"), 0) == 2 * TOKENS * 2 * heads
+    assert moved.get((HEAD_NORMS, "inputs"), 0) == 2 * TOKENS * 5 * heads
+
+
+def test_a_gate_with_gelu_is_several_kernels() -> None:
+    """gelu(x), then times y; backward gelu(x), times d, d times y, and the gradient of gelu."""
+    silu, gelu = (layer_moved(replace(MODELS[name], element_bytes=2), UNIT) for name in GATED)
+    for passed, of_silu, of_gelu in (("forward", 3, 2 + 3), ("inputs", 5, 2 + 3 + 3 + 3)):
+        assert silu["gate", passed] == 2 * TOKENS * of_silu * 14336
+        assert gelu["gate", passed] == 2 * TOKENS * of_gelu * 6912
+
+
+GATED = ("llama3-8b", "gemma3-1b")
+
+
+def test_the_kernels_of_a_layer_are_launched_and_move_these_bytes() -> None:
+    """11 launches: norms 4, of heads 2, sums 2, the rotation, the gate 2; attention is apart."""
+    model = replace(MODELS["gemma3-1b"], element_bytes=2)
+    gpu = CLUSTERS["h200"].gpu
+    times = LayerTimes(model, model, gpu, gpu.peak["bf16"], "cudnn", fused_norm=True)
+    each = 2 * TOKENS / times.memory_rate
+    bytes_of = each * ((4 * 2 + 2 * 3) * 1152 + (2 + 2) * 1280 + 5 * 6912)
+    assert sum(moving_kernels(model).values()) == 11
+    assert times._moved(UNIT).forward == pytest.approx(11 * KERNEL_START + bytes_of, rel=1e-12)
