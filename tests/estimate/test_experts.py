@@ -192,7 +192,7 @@ def test_groups_of_a_kernel_share_waves_and_kernels_do_not() -> None:
     rate = PEAK * GPU.reached.products
     one = Product(2048, 2048, 4096, 2)
     full, more = (
-        replace(one, together=count).seconds(GPU, rate, 2) for count in (GPU.cores, GPU.cores + 1)
+        one._replace(together=count).seconds(GPU, rate, 2) for count in (GPU.cores, GPU.cores + 1)
     )
     assert full == pytest.approx(KERNEL_START + GPU.cores * one.flops / rate, rel=1e-12)
     assert full < more < 1.02 * full

@@ -7,6 +7,7 @@ whoever builds the ranks' grid reads the same ones.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Literal, Self, get_args
 
 from penstock.arch.cell_shape import NORMS, CellShape, Norms
@@ -141,6 +142,7 @@ def _divisors(number: int, wanted: int) -> list[int]:
     return [below, *(each for each in found if each > wanted)][:2]
 
 
+@lru_cache(maxsize=1024)
 def refuse_misfits(model: ModelConfig, mesh: MeshShape) -> None:
     """Refuse a mesh in which a rank would have no part of the model."""
     _refuse_experts(model, mesh.experts)

@@ -86,8 +86,15 @@ class StageSizes(NamedTuple):
 
 SizeLike = tuple[int | range, bool, bool]
 """Layers of a stage, and whether it is the first and the last."""
-KnownSent = dict[tuple[str, SizeLike], CopiesSent]
-"""By kind of op and stage."""
+
+
+class KnownSent(NamedTuple):
+    """What has been asked for, by kind of op and stage."""
+
+    exact: dict[tuple[str, SizeLike], CopiesSent]
+    as_floats: dict[tuple[str, SizeLike], tuple[float, float]]
+
+
 KnownSizes = dict[SizeLike, StageSizes]
 
 
@@ -109,16 +116,25 @@ class Copies:
 
     def sent(self, kind: str, stage: int) -> CopiesSent:
         """What the rank sends in an op of a kind."""
+        key, known = (kind, self._size_like(stage)), self._known.exact
+        if key not in known:
+            known[key] = self._work_out(kind, self.like(stage))
+        return known[key]
+
+    def sent_bytes(self, kind: str, stage: int) -> tuple[float, float]:
+        """The same as floats, which take longer to make of fractions than to look up."""
         key = kind, self._size_like(stage)
-        if key not in self._known:
-            self._known[key] = self._work_out(kind, self.like(stage))
-        return self._known[key]
+        known = self._known.as_floats
+        if key not in known:
+            sent = self.sent(kind, stage)
+            known[key] = float(sent.copies), float(sent.holders)
+        return known[key]
 
     @cached_property
     def _known(self) -> KnownSent:
         """What has been asked for, of layouts whose copies share as much."""
         if self.weightless:
-            return {}
+            return KnownSent({}, {})
         on_shards = (self.on_shards, self.devices if self.on_shards else 0)
         return _known_sent(_holding(self.share), self.count, self.index, self.shard, on_shards)
 
@@ -250,7 +266,7 @@ def _known_sent(
     share: RankShare, count: int, index: int, shard: Shard, on_shards: tuple[tuple[str, ...], int]
 ) -> KnownSent:
     """Where to keep what copies send; `on_shards` are layers that are cut, and for how many."""
-    return {}
+    return KnownSent({}, {})
 
 
 @lru_cache(maxsize=1024)

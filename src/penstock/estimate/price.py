@@ -208,7 +208,8 @@ def layout_cost(layout: TrainingLayout, step: StepSchedule) -> LayoutCost:
     if model.element_bytes != size:
         model = replace(model, element_bytes=size)
     layers = _layers(layout, step, model)
-    places = distinct_places(model, frozenset(step.microbatches), layout.mesh.cell)
+    different = frozenset(step.unequal or (step.lengths,))
+    places = distinct_places(model, different, layout.mesh.cell)
     shape = step.schedule.shape
     alone = bool(shape.weightless or step.unequal) or model.subsampling is not None
     if len(places) > 1 or alone:

@@ -23,7 +23,7 @@ took 943, 1,822 and 3,480 us in 32 bits (`addmm` with `out_dtype`), and 797, 1,7
 written in 16 bits; the 8 bytes of each number alone would take 303 us.
 """
 
-from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from penstock.cluster.gpu import Gpu
 
@@ -42,8 +42,7 @@ gradients of four matrices of 26 to 142 million elements and 2,048 to 8,192 toke
 above; half of them are below this. That it is the same on other GPUs is an assumption."""
 
 
-@dataclass(frozen=True)
-class Product:
+class Product(NamedTuple):
     """[m, k] x [k, n], and bytes that each element of its result moves."""
 
     m: int
@@ -59,7 +58,7 @@ class Product:
 
     def dealt(self, groups: int, kernels: int) -> "Product":
         """So many of this size, dealt to kernels."""
-        return replace(self, together=groups // kernels, kernels=kernels)
+        return self if groups == 1 else self._replace(together=groups // kernels, kernels=kernels)
 
     @property
     def groups(self) -> int:
@@ -74,9 +73,7 @@ class Product:
     def seconds(self, gpu: Gpu, rate: float, element_bytes: int) -> float:
         """On a GPU whose cores together do `rate` FLOPs per second in large products."""
         per_core = rate / gpu.cores
-        computing = min(
-            -(-self._tiles(a, b) // gpu.cores) * 2 * a * b * self.k / share for a, b, share in TILES
-        )
+        computing = min([self._waves(a, b, gpu) * 2 * a * b * self.k / r for a, b, r in TILES])
         memory_rate = gpu.memory_rate * gpu.reached.memory
         result = self.m * self.n * self.together * self.result_bytes
         moved = (self.m + self.n) * self.k * self.together * element_bytes + result
@@ -86,6 +83,6 @@ class Product:
         own = KERNEL_START + max(computing / per_core + exposed, moved / memory_rate)
         return self.kernels * own
 
-    def _tiles(self, a: int, b: int) -> int:
+    def _waves(self, a: int, b: int, gpu: Gpu) -> int:
         """Of a kernel, with tiles of that size."""
-        return self.together * -(-self.m // a) * -(-self.n // b)
+        return -(-self.together * -(-self.m // a) * -(-self.n // b) // gpu.cores)

@@ -7,7 +7,6 @@ tokens, each with several lengths before them.
 """
 
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import NamedTuple
 
 from penstock.arch.attention_rule import seen_half_pairs
@@ -87,7 +86,7 @@ def _layer_products(
         wider = matrix._replace(outputs=outputs, inputs=inputs)
         for tokens in token_counts(case):
             for passed, product in zip(PRODUCT_PASSES, times.passes(tokens, wider)):
-                yield passed, replace(product, kernels=1)
+                yield passed, product._replace(kernels=1)
 
 
 def _passes(tokens: int, matrix: MatrixSides, size: int) -> Iterator[tuple[str, Product]]:
