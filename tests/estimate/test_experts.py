@@ -197,8 +197,8 @@ def test_groups_of_a_kernel_share_waves_and_kernels_do_not() -> None:
     assert full == pytest.approx(KERNEL_START + GPU.cores * one.flops / rate, rel=1e-12)
     assert full < more < 1.02 * full
     alone = one.seconds(GPU, rate, 2)
-    assert replace(one, kernels=5).seconds(GPU, rate, 2) == 5 * alone
-    assert replace(one, together=5).seconds(GPU, rate, 2) < 5 * alone
+    assert one._replace(kernels=5).seconds(GPU, rate, 2) == 5 * alone
+    assert one._replace(together=5).seconds(GPU, rate, 2) < 5 * alone
 
 
 def _profiled(rows: int) -> ProfiledTimes:
