@@ -77,6 +77,8 @@ _READS = [
 
 def loan_edges(schedule: Schedule) -> NDArray[np.int32]:
     """Edges (reader row, writer row, buffer) of all helps."""
+    if not helps_of(schedule):
+        return np.zeros((0, 3), np.int32)
     ends = np.array([each[:2] for each in helps_of(schedule)], np.int32).reshape(-1, 2)
     edges = np.empty((len(ends), len(_READS), 3), np.int32)
     for number, (reader, writer, buffer) in enumerate(_READS):

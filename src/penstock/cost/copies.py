@@ -121,14 +121,16 @@ class Copies:
             known[key] = self._work_out(kind, self.like(stage))
         return known[key]
 
-    def sent_bytes(self, kind: str, stage: int) -> tuple[float, float]:
-        """The same as floats, which take longer to make of fractions than to look up."""
-        key = kind, self._size_like(stage)
-        known = self._known.as_floats
-        if key not in known:
-            sent = self.sent(kind, stage)
-            known[key] = float(sent.copies), float(sent.holders)
-        return known[key]
+    def bytes_sent(self, kinds: Sequence[str], stages: Sequence[int]) -> list[tuple[float, float]]:
+        """The same of ops of each kind on each stage, as floats, which take longer to make of
+        fractions than to look up."""
+        known, likes = self._known.as_floats, [(at, self._size_like(at)) for at in stages]
+        for kind in kinds:
+            for stage, like in likes:
+                if (kind, like) not in known:
+                    sent = self.sent(kind, stage)
+                    known[kind, like] = float(sent.copies), float(sent.holders)
+        return [known[kind, like] for kind in kinds for _, like in likes]
 
     @cached_property
     def _known(self) -> KnownSent:

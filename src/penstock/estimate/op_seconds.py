@@ -106,8 +106,7 @@ class SecondsOfOps(LayoutBytes):
         """Seconds of ops of some kinds on each stage, and behind them on each shard, by all kinds
         that there are."""
         different, which = self._common._like_homes
-        each = [self.copies.sent_bytes(kind, home) for kind in kinds for home in different]
-        sent = np.array(each, np.float64).reshape(-1, 2)
+        sent = np.array(self.copies.bytes_sent(kinds, different)).reshape(-1, 2)
         seconds = self.copies_seconds(schedule, *sent.T).reshape(len(kinds), len(different))
         table = np.zeros((len(LETTERS), len(which)))
         table[[CODE[kind] for kind in kinds]] = seconds[:, which]
