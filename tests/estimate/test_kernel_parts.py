@@ -7,7 +7,7 @@ import pytest
 from loops import each
 from penstock.arch.presets import MODELS
 from penstock.cluster.presets import CLUSTERS
-from penstock.estimate.kernel_parts import HEAD_NORMS, layer_moved, moving_kernels
+from penstock.estimate.kernel_parts import HEAD_NORMS, layer_moved, logits_moved, moving_kernels
 from penstock.estimate.layer_seconds import UnitTokens
 from penstock.estimate.layer_times import LayerTimes
 from penstock.estimate.products import KERNEL_START
@@ -46,6 +46,16 @@ def test_a_gate_with_gelu_is_several_kernels() -> None:
 
 
 GATED = ("llama3-8b", "gemma3-1b")
+
+
+def test_a_bound_on_logits_moves_them_in_32_bits() -> None:
+    """Of 16 bits: to 32 and back 12 bytes; divided, tanh, squared, negated, plus 1 and times the
+    bound 8 each; gradients, read and written, times the slope 8. Plain ones move 6."""
+    capped = replace(MODELS["gemma2-2b"], element_bytes=2)
+    plain = replace(capped, logit_cap=None)
+    assert logits_moved(plain, 10.0) == 10 * 6
+    assert logits_moved(capped, 10.0) == 10 * (6 + 12 + 6 * 8 + 8)
+    assert logits_moved(replace(capped, element_bytes=4), 10.0) == 10 * (12 + 6 * 8 + 12)
 
 
 def test_the_kernels_of_a_layer_are_launched_and_move_these_bytes() -> None:

@@ -10,6 +10,7 @@ from penstock.arch.config import ModelConfig
 from penstock.arch.layers.gated_mlp import GELU_TANH, SILU
 from penstock.arch.layers.norm import Norm
 from penstock.arch.layers.parameter import INPUTS, OUTPUTS, Parameter
+from penstock.arch.layers.record import wide_bytes
 from penstock.cluster.measured import EXPERT_ROWS, PRODUCT_PASSES
 from penstock.estimate.layer_seconds import UnitTokens
 
@@ -127,7 +128,17 @@ def normed_heads(part: ModelConfig) -> bool:
 
 def logits_moved(part: ModelConfig, logits: float) -> float:
     """Bytes that the loss moves: logits are read twice and their gradients written."""
-    return 3 * logits * part.element_bytes
+    return logits * (3 * part.element_bytes + _cap_moved(part))
+
+
+def _cap_moved(part: ModelConfig) -> int:
+    """The same of a bound on logits (model/layers/logit_cap.py), for each: to 32 bits and back, six
+    kernels that read and write it there, and gradients times a slope."""
+    if part.logit_cap is None:
+        return 0
+    size, wide = part.element_bytes, wide_bytes(part.element_bytes)
+    converted = 0 if size == wide else 2 * (size + wide)
+    return converted + 6 * 2 * wide + 2 * size + wide
 
 
 class LayerMatrix(NamedTuple):
