@@ -7,7 +7,13 @@ import pytest
 from loops import each
 from penstock.arch.presets import MODELS
 from penstock.cluster.presets import CLUSTERS
-from penstock.estimate.kernel_parts import HEAD_NORMS, layer_moved, logits_moved, moving_kernels
+from penstock.estimate.kernel_parts import (
+    HEAD_NORMS,
+    layer_moved,
+    logits_moved,
+    moving_kernels,
+    split_logits_moved,
+)
 from penstock.estimate.layer_seconds import UnitTokens
 from penstock.estimate.layer_times import LayerTimes
 from penstock.estimate.products import KERNEL_START
@@ -56,6 +62,21 @@ def test_a_bound_on_logits_moves_them_in_32_bits() -> None:
     assert logits_moved(plain, 10.0) == 10 * 6
     assert logits_moved(capped, 10.0) == 10 * (6 + 12 + 6 * 8 + 8)
     assert logits_moved(replace(capped, element_bytes=4), 10.0) == 10 * (12 + 6 * 8 + 12)
+
+
+BOUNDED = {"llama3-8b": 0, "gemma2-2b": 60}
+
+
+@each("name", BOUNDED)
+def test_logits_of_shared_words_are_moved_kernel_by_kernel(name: str) -> None:
+    """Of 16 bits: to 32 and back 12 bytes, twice in two passes; the largest found and sums 4 each,
+    the largest taken off, exponentials, divided and weighed 8 each. A bound is six kernels of 8
+    there, and 12 on the way back."""
+    model, bound = replace(MODELS[name], element_bytes=2), BOUNDED[name]
+    assert split_logits_moved(model, 10.0, in_two_passes=False) == 10 * (12 + 8 + 32 + bound)
+    assert split_logits_moved(model, 10.0, in_two_passes=True) == 10 * (24 + 8 + 32 + bound)
+    wide = replace(model, element_bytes=4)
+    assert split_logits_moved(wide, 10.0, in_two_passes=True) == 10 * (8 + 32 + bound)
 
 
 def test_the_kernels_of_a_layer_are_launched_and_move_these_bytes() -> None:

@@ -31,18 +31,20 @@ def _sequence(tokens: int) -> UnitTokens:
 
 def test_the_parts_of_the_head_take_as_long_as_the_head() -> None:
     """Passes over a shard have a part of the products with a part of the words, and move as many
-    logits as belong to them."""
+    logits as belong to them: 64 bytes of each in two passes, and 6 where they are fused."""
     times = LayerTimes(LLAMA3_8B, LLAMA3_8B, H200, H200.peak["bf16"], "cudnn", fused_norm=True)
     whole = 6.0 * 8192 * LLAMA3_8B.head_weights
     parts = [times.head_seconds(8192, whole * share / 8, kind) for kind, share in _SHARES.items()]
-    assert 8 * sum(parts) == pytest.approx(times.head_seconds(8192, whole, "B"), rel=1e-9)
+    more = 8192 * LLAMA3_8B.vocabulary * (64 - 6) / times.memory_rate
+    assert 8 * sum(parts) == pytest.approx(times.head_seconds(8192, whole, "B") + more, rel=1e-9)
 
 
 _SHARES = {"S": 2 / 3, "T": 1 / 3}
 
 
 def test_shards_of_a_vocabulary_share_the_work_of_the_head() -> None:
-    """Work of all devices together: what each does more is to look up words of others."""
+    """Work of all devices together: what each does more is to look up words of others, and to move
+    logits in 32 bits."""
     eight = {
         "model": "llama3-8b",
         "cluster": "h100:8",
@@ -52,7 +54,22 @@ def test_shards_of_a_vocabulary_share_the_work_of_the_head() -> None:
         "shard": "none",
     }
     plain, shards = (sum(priced(**eight, schedule=each).works) for each in ("1f1b", "vocab-1f1b"))
-    assert shards == pytest.approx(plain, rel=0.01)
+    gpu = CLUSTERS["h100"].gpu
+    logits = 16 * 8192 * LLAMA3_8B.vocabulary
+    more = logits * (64 - 6) / (gpu.memory_rate * gpu.reached.memory)
+    assert shards == pytest.approx(plain + more, rel=0.01)
+
+
+def test_ranks_that_share_words_move_logits_in_32_bits() -> None:
+    """Each of its own words: 52 bytes in place of 6."""
+    part = LLAMA3_8B.share(0, 8)
+    times = LayerTimes(part, part, H200, H200.peak["bf16"], "cudnn", fused_norm=True)
+    flops = 6.0 * 8192 * part.head_weights
+    alone, shared = (
+        replace(times, tensor=ranks).head_seconds(8192, flops, "B") for ranks in (1, 8)
+    )
+    more = 8192 * 128256 / 8 * (52 - 6) / times.memory_rate
+    assert shared - alone == pytest.approx(more, rel=1e-9)
 
 
 def test_the_loss_moves_logits_thrice_of_frozen_heads_too() -> None:
@@ -61,7 +78,7 @@ def test_the_loss_moves_logits_thrice_of_frozen_heads_too() -> None:
     for model, products in ((LLAMA3_8B, 6), (replace(frozen, element_bytes=2), 4)):
         times = LayerTimes(model, model, H200, H200.peak["bf16"], "cudnn", fused_norm=True)
         flops = float(products * tokens * model.head_weights)
-        assert times.loss_moved(flops) == pytest.approx(3 * tokens * words * 2)
+        assert times.loss_moved(flops, "B") == pytest.approx(3 * tokens * words * 2)
 
 
 MEASURED_ATTENTION = {(40, 2048): (1.112, 1.541), (20, 8192): (11.056, 11.571)}

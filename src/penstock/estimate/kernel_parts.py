@@ -141,6 +141,18 @@ def _cap_moved(part: ModelConfig) -> int:
     return converted + 6 * 2 * wide + 2 * size + wide
 
 
+def split_logits_moved(part: ModelConfig, logits: float, *, in_two_passes: bool) -> float:
+    """Bytes that the loss moves where ranks share the words of a head, or devices do, which have
+    two passes over them (model/layers/split_head.py, shard_head.py). It is a kernel for each step,
+    in 32 bits: the largest is found, it is taken off, exponentials, their sum; divided by it, and
+    times what labels weigh. Passes begin and end with a change of type. A bound on logits is six
+    kernels there, and its slope is read."""
+    size, wide = part.element_bytes, wide_bytes(part.element_bytes)
+    changes = 0 if size == wide else 4 if in_two_passes else 2
+    bounded = 0 if part.logit_cap is None else 6 * 2 + 3
+    return logits * (changes * (size + wide) + (1 + 2 + 2 + 1 + 2 + 2 + bounded) * wide)
+
+
 class LayerMatrix(NamedTuple):
     """What a product of a layer multiplies tokens with: a matrix, or some of several alike, where
     tokens choose among experts."""

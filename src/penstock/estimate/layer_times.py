@@ -33,6 +33,7 @@ from penstock.arch.layers.lm_head import tokens_at_a_time
 from penstock.arch.layers.record import wide_bytes
 from penstock.cluster.gpu import KEEP_SCORES, AttentionKernel, Gpu, PassShares
 from penstock.cluster.measured import PRODUCT_PASSES
+from penstock.core.ops import SHARD_KINDS
 from penstock.estimate.kernel_parts import (
     PRODUCT,
     KernelSeconds,
@@ -44,6 +45,7 @@ from penstock.estimate.kernel_parts import (
     logits_moved,
     moving_kernels,
     multiplied_matrices,
+    split_logits_moved,
 )
 from penstock.estimate.layer_seconds import LayerSeconds, UnitTokens
 from penstock.estimate.plain_kernels import CAPPED, PAIR_MOVED, PLAIN_NORM
@@ -94,6 +96,9 @@ class LayerTimes:
     """Whether a backward computes attention again, as far as it is not fused."""
     ring: int = 1
     """Ranks that pass keys round: attention has kernels for each of them, and joins its parts."""
+    tensor: int = 1
+    """Ranks that share the matrices: what is worked out of all heads, or of all words, is not
+    fused."""
 
     def seconds(self, unit: UnitTokens) -> LayerSeconds:
         """Of one slice; ops of whole stages have none."""
@@ -172,13 +177,19 @@ class LayerTimes:
         piece = self.head_piece(tokens)
         passes = self.passes(piece.m, LayerMatrix(piece.n, piece.k))[: 2 + self.part.trains_all]
         rate = sum(each.flops for each in passes) / sum(self._times_of(passes))
-        return flops / rate + self.loss_moved(flops) / self.memory_rate
+        return flops / rate + self.loss_moved(flops, kind) / self.memory_rate
 
-    def loss_moved(self, flops: float) -> float:
+    def loss_moved(self, flops: float, kind: str) -> float:
         """Bytes that the loss moves in products of so many FLOPs. A pass over a shard has a part of
         the words and of the products, and moves as much of it all."""
-        logits = flops / (2 * (2 + self.part.trains_all) * self.part.hidden)
+        logits, shards = self.logits_of(flops), kind in SHARD_KINDS
+        if shards or self.tensor > 1:
+            return split_logits_moved(self.part, logits, in_two_passes=shards)
         return logits_moved(self.part, logits)
+
+    def logits_of(self, flops: float) -> float:
+        """Logits that products of so many FLOPs belong to."""
+        return flops / (2 * (2 + self.part.trains_all) * self.part.hidden)
 
     def head_piece(self, tokens: int) -> Product:
         """The product of the head with as many tokens as the loss takes at a time."""

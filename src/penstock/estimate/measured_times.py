@@ -141,19 +141,25 @@ class ProfiledTimes(LayerTimes):
     def head_seconds(self, tokens: int, flops: float, kind: str) -> float:
         if not flops:
             return 0.0
-        alone = self.head_alone(tokens, flops)
+        alone = self.head_alone(tokens, flops, kind)
         sliced = self.kernels.fixed["head"] + self._of_products("head", "head") * alone
         return self._whole("head") * sliced
 
-    def head_alone(self, tokens: int, flops: float) -> float:
+    def head_alone(self, tokens: int, flops: float, kind: str) -> float:
         """Products with the head of so many FLOPs, a third in each pass, and the loss between
         them; one by one."""
         m, n, k = (getattr(self.head_piece(tokens), name) for name in "mnk")
         shapes = {"forward": (m, n, k), "inputs": (m, k, n), "weights": (n, k, m)}
         rates = (self.kernels.product_rate(name, *shape) for name, shape in shapes.items())
-        moved, piece = self.loss_moved(flops), logits_moved(self.part, m * n)
+        moved, piece = self.loss_moved(flops, kind), logits_moved(self.part, m * n)
         loss = moved / self.kernels.moving_rate("loss", "inputs", piece)
         return sum(flops / 3 / rate for rate in rates) + loss
+
+    def loss_moved(self, flops: float, kind: str) -> float:
+        """On a host no loss is fused, and what was measured is one of as many kernels."""
+        if self.kernels.on_host:
+            return logits_moved(self.part, self.logits_of(flops))
+        return super().loss_moved(flops, kind)
 
     def head_piece(self, tokens: int) -> Product:
         part = self.part

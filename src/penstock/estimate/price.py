@@ -253,7 +253,8 @@ def workload_cost(
     links = cluster_links(layout.mesh, layout.pipeline, hardware, cluster)
     rank = CellCost.on_mesh(workload, schedule, links, layout.shard)
     part, attended = rank.workload.part, rank.workload.attended
-    times = replace(times, part=part, attended=attended, ring=layout.mesh.ring)
+    ranks = layout.mesh.ring, layout.mesh.tensor
+    times = replace(times, part=part, attended=attended, ring=ranks[0], tensor=ranks[1])
     return LayoutCost(
         rank.workload,
         hardware,

@@ -101,6 +101,18 @@ class PieceTimes:
         return found[0], found[1]
 
     @cached_property
+    def shared_loss(self) -> float:
+        """Seconds that the loss takes longer where devices share the words of the head."""
+        cost = self.cost
+        times, part = cost.times, cost.times.part
+        token = 2.0 * (2 + part.trains_all) * part.head_weights
+        found = 0.0
+        for at in cost.unit_of[: len(self.lengths)].tolist():
+            head = cost.units[at].whole, token * cost.units[at].whole
+            found += times.head_seconds(*head, "S") - times.head_seconds(*head, "B")
+        return max(0.0, found)
+
+    @cached_property
     def _computing(self) -> Floats:
         return self.cost.computing(self._small(SPLIT))
 

@@ -74,7 +74,7 @@ class TimeBounds:
         busy = np.where(facts["split"], apart, together)
         busy = self._passed("F") + np.where(facts["braided"], alone, busy)
         longest = np.maximum(busy.max(axis=1, keepdims=True), self._last_stage())
-        lent = np.maximum(self._even(times), self._at_home(times, spread))
+        lent = np.maximum(self._even(times, spread), self._at_home(times, spread))
         return np.where(facts["lends"], lent, longest)[:, 0]
 
     def _at_home(self, times: int, spread: Flags) -> Floats:
@@ -133,19 +133,25 @@ class TimeBounds:
 
     def _of_head(self, spread: Flags) -> Floats:
         """A device's part of a head that all devices share."""
-        piece, division = self.columns.pieces(1), self.columns.division
-        head = max(0.0, sum(piece.computing[kind].others[2] for kind in "FB"))
-        return np.asarray(spread * division.microbatches * head / division.pipeline)
+        division = self.columns.division
+        each = self._whole_head + self.columns.pieces(1).shared_loss
+        return np.asarray(spread * division.microbatches * each / division.pipeline)
 
-    def _even(self, times: int) -> Floats:
+    @property
+    def _whole_head(self) -> float:
+        """Seconds of a head that one device has, in a microbatch."""
+        piece = self.columns.pieces(1)
+        return max(0.0, sum(piece.computing[kind].others[2] for kind in "FB"))
+
+    def _even(self, times: int, spread: Flags) -> Floats:
         """A device's part of all computing, which is the same however it is dealt out, and how long
         a device is in front of its first op and behind its last one, on average."""
         division = self.columns.division
         forward, backward, first, last = self.columns.of_pieces(_mean_parts)
         each = self._of_model(times * forward + backward) / division.pipeline
         ramp = (division.pipeline - 1) / 2 * self.columns.entries.of_smallest(first + last)
-        whole = np.ones((1, 1), np.bool_)
-        return division.microbatches * each + self._of_head(whole) + ramp
+        head = (self._whole_head + spread * self.columns.pieces(1).shared_loss) / division.pipeline
+        return division.microbatches * (each + head) + ramp
 
     def _passed(self, kind: str) -> Floats:
         """One slice, the first, through all stages in front of a device: until it arrives, or until

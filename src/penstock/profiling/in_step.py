@@ -130,7 +130,7 @@ class StepOps:
         beside = self.seconds_of("I", LAST) - self._layer("I") * self.layers(LAST)
         flops = 3 * self.case.model.vocabulary * self.case.model.head.flops_per_logit
         lengths = self.case.lengths
-        alone = np.array([self.times.head_alone(count, flops * count) for count in lengths])
+        alone = np.array([self.times.head_alone(count, flops * count, "B") for count in lengths])
         return np.maximum(beside, 0.1 * alone), [alone]
 
     def rates(self) -> dict[str, float]:

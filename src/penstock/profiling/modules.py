@@ -63,7 +63,7 @@ def _beside(step: StepOps, factors: StepFactors) -> dict[str, list[float]]:
     """Embedding and head."""
     model, tokens = step.case.model, step.case.tokens
     row, flops = model.embedding.row_bytes, 3 * model.vocabulary * model.head.flops_per_logit
-    head = sum(step.times.head_alone(count, flops * count) for count in step.case.lengths)
+    head = sum(step.times.head_alone(count, flops * count, "B") for count in step.case.lengths)
     moved = [row * tokens * times for times in (2, 3)]
     rates = [factors.rates[f"lookup {name}"] for name in ("forward", "inputs")]
     return {
