@@ -154,3 +154,15 @@ def test_a_norm_of_plain_kernels_takes_about_what_was_measured() -> None:
 
 def _moved(*, fused_norm: bool) -> PassShares:
     return _times(fused_norm=fused_norm)._moved(_sequence(32768))
+
+
+@pytest.mark.parametrize(
+    ("name", "width"), {"olmo2-7b": (32 + 32) * 128 / 4, "qwen3-8b": 0}.items()
+)
+def test_norms_over_the_heads_of_several_ranks_are_not_fused(name: str, width: float) -> None:
+    """47 and 82 bytes of each element, in place of 4 and 10."""
+    part = replace(MODELS[name], element_bytes=2).share(0, 4)
+    times = LayerTimes(part, part, H200, H200.peak["bf16"], "cudnn", fused_norm=True)
+    alone, shared = (replace(times, tensor=ranks)._moved(_sequence(1000)) for ranks in (1, 4))
+    for one, several, more in zip(alone, shared, (47 - 4, 82 - 10)):
+        assert several - one == pytest.approx(1000 * width * more / times.memory_rate)

@@ -28,6 +28,7 @@ from itertools import zip_longest
 from operator import mul
 
 from penstock.arch.config import ModelConfig
+from penstock.arch.layers.attention import PROJECTION
 from penstock.arch.layers.expert_mlp import one_gradient_kernel
 from penstock.arch.layers.lm_head import tokens_at_a_time
 from penstock.arch.layers.record import wide_bytes
@@ -35,6 +36,7 @@ from penstock.cluster.gpu import KEEP_SCORES, AttentionKernel, Gpu, PassShares
 from penstock.cluster.measured import PRODUCT_PASSES
 from penstock.core.ops import SHARD_KINDS
 from penstock.estimate.kernel_parts import (
+    HEAD_NORMS,
     PRODUCT,
     KernelSeconds,
     LayerMatrix,
@@ -45,10 +47,11 @@ from penstock.estimate.kernel_parts import (
     logits_moved,
     moving_kernels,
     multiplied_matrices,
+    normed_heads,
     split_logits_moved,
 )
 from penstock.estimate.layer_seconds import LayerSeconds, UnitTokens
-from penstock.estimate.plain_kernels import CAPPED, PAIR_MOVED, PLAIN_NORM
+from penstock.estimate.plain_kernels import CAPPED, PAIR_MOVED, PLAIN_NORM, PROJECTION_NORM
 from penstock.estimate.products import KERNEL_START, Product
 from penstock.estimate.ring_times import ring_kernels, ring_moved
 from penstock.estimate.window_times import (
@@ -121,7 +124,7 @@ class LayerTimes:
             for name, seconds in zip(PRODUCT_PASSES, self._times_of(passes)):
                 found[f"{PRODUCT}{number}", name] = seconds
         kernels = moving_kernels(self.part)
-        for (name, passed), moved in layer_moved(self.part, unit).items():
+        for (name, passed), moved in self.moved(unit).items():
             found[name, passed] = kernels[name] * KERNEL_START + moved / self.memory_rate
         return found
 
@@ -217,9 +220,20 @@ class LayerTimes:
     def _product_seconds(self, product: Product) -> float:
         return product.seconds(self.gpu, self.product_rate, self.part.element_bytes)
 
+    def moved(self, unit: UnitTokens) -> dict[tuple[str, str], float]:
+        """Bytes of kernels that only move them, by name and pass. Ranks that share the heads have
+        no fused norm over all of these."""
+        moved, part = layer_moved(self.part, unit), self.part
+        if self.tensor > 1 and normed_heads(part) and part.qk_norm_over == PROJECTION:
+            width = part.attention.query_width + part.attention.key_width
+            elements = width * unit.whole * part.element_bytes / 2
+            for passed, each in zip(PRODUCT_PASSES, PROJECTION_NORM):
+                moved[HEAD_NORMS, passed] = elements * each
+        return moved
+
     def _moved(self, unit: UnitTokens) -> PassShares:
         """Seconds of kernels that only move bytes."""
-        moved = layer_moved(self.part, unit)
+        moved = self.moved(unit)
         if not self.fused_norm:
             elements = self.part.hidden * unit.held * hidden_norms(self.part)
             each = (elements * moved * self.part.element_bytes / 2 for moved in PLAIN_NORM)

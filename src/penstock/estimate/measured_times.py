@@ -113,7 +113,7 @@ class ProfiledTimes(LayerTimes):
         for number, passes in enumerate(self.products(unit.whole)):
             for name, product in zip(PRODUCT_PASSES, passes):
                 found[f"{PRODUCT}{number}", name] = self._pass_seconds(name, product)
-        for (name, passed), moved in layer_moved(self.part, unit).items():
+        for (name, passed), moved in self.moved(unit).items():
             rate = self.kernels.moving_rate(MEASURED_AS.get(name, name), passed, moved)
             found[name, passed] = moved / rate
         return found
@@ -137,6 +137,10 @@ class ProfiledTimes(LayerTimes):
         rates = [self.kernels.attention[name].at(heads, at) for name in _PASSES]
         attended = (times * flops / rate for times, rate in zip((1, 2), rates))
         return PassShares(*(each + more for each, more in zip(attended, self.joined(unit))))
+
+    def moved(self, unit: UnitTokens) -> dict[tuple[str, str], float]:
+        """On a host no norm is fused, and what was measured is one of as many kernels."""
+        return layer_moved(self.part, unit) if self.kernels.on_host else super().moved(unit)
 
     def head_seconds(self, tokens: int, flops: float, kind: str) -> float:
         if not flops:

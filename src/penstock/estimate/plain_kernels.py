@@ -16,6 +16,13 @@ tokens of 8,192 elements, 48 and 103 with 8,192, 46 and 100 with 32,768 of 5,120
 kernel it is less. Forward 36: to 32 bits 6, square 8, mean 4, scale 8, to 16 bits 6, weight 4.
 Backward 92: weight 12, to 32 bits 6, scale and its sum 24, square and mean 32, sum of both 12, to
 16 bits 6."""
+PROJECTION_NORM = PassShares(47, 82)
+"""The same of norms of queries and keys over all heads, where several ranks have these
+(model/layers/projection_norm.py). Forward the kernels are those of `PLAIN_NORM`. Counted kernel by
+kernel, backward 74: normed 6, times its gradient 10, summed for the weight 4, times the weight 8,
+summed 4; gradient times the weight 4, to 32 bits 6, normed again 6, less a share of it 12, scaled
+8, to where it was 6. That it takes longer as backwards of `PLAIN_NORM` do, by 102 / 92, is an
+assumption."""
 CAPPED = "capped"
 PAIR_MOVED: Mapping[str, PassShares] = {
     "fused-softmax": PassShares(12, 16),
