@@ -8,6 +8,7 @@ from loops import each
 from penstock.arch.presets import MODELS
 from penstock.cluster.presets import CLUSTERS
 from penstock.estimate.kernel_parts import (
+    EXCHANGED,
     HEAD_NORMS,
     layer_moved,
     logits_moved,
@@ -64,6 +65,19 @@ def test_a_bound_on_logits_moves_them_in_32_bits() -> None:
     assert logits_moved(replace(capped, element_bytes=4), 10.0) == 10 * (12 + 6 * 8 + 12)
 
 
+def test_copies_around_exchanges_of_heads_are_counted() -> None:
+    """Of queries 6 + 4 elements forward, of keys and values 6 each; backward of queries 6 + 4 + 2,
+    of keys and values 4 + 4 each. Tokens in attention are those of four ranks."""
+    model = replace(MODELS["llama3-8b"], element_bytes=2)
+    exchanged = UNIT._replace(attended=4 * TOKENS)
+    moved = layer_moved(model, exchanged)
+    assert moved[EXCHANGED, "forward"] == 2 * TOKENS * (10 * 4096 + 6 * 2 * 1024)
+    assert moved[EXCHANGED, "inputs"] == 2 * TOKENS * (12 * 4096 + 8 * 2 * 1024)
+    kernels = (moving_kernels(model, unit).values() for unit in (UNIT, exchanged))
+    assert [*map(sum, kernels)] == [6, 6 + 12]
+    assert (EXCHANGED, "forward") not in layer_moved(model, UNIT)
+
+
 BOUNDED = {"llama3-8b": 0, "gemma2-2b": 60}
 
 
@@ -80,11 +94,12 @@ def test_logits_of_shared_words_are_moved_kernel_by_kernel(name: str) -> None:
 
 
 def test_the_kernels_of_a_layer_are_launched_and_move_these_bytes() -> None:
-    """11 launches: norms 4, of heads 2, sums 2, the rotation, the gate 2; attention is apart."""
+    """23 launches: norms 4, of heads 2, two more in front of each of these for 1 + w; sums 2, the
+    rotation, the gate 2. Attention is apart."""
     model = replace(MODELS["gemma3-1b"], element_bytes=2)
     gpu = CLUSTERS["h200"].gpu
     times = LayerTimes(model, model, gpu, gpu.peak["bf16"], "cudnn", fused_norm=True)
     each = 2 * TOKENS / times.memory_rate
     bytes_of = each * ((4 * 2 + 2 * 3) * 1152 + (2 + 2) * 1280 + 5 * 6912)
-    assert sum(moving_kernels(model).values()) == 11
-    assert times._moved(UNIT).forward == pytest.approx(11 * KERNEL_START + bytes_of, rel=1e-12)
+    assert sum(moving_kernels(model, UNIT).values()) == 23
+    assert times._moved(UNIT).forward == pytest.approx(23 * KERNEL_START + bytes_of, rel=1e-12)

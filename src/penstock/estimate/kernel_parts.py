@@ -18,6 +18,16 @@ PRODUCT = "product "
 """What names of products begin with."""
 HEAD_NORMS = "norms of heads"
 """Norms of queries and keys; backward, gradients are copied to where they were."""
+EXCHANGED = "exchanged heads"
+EXCHANGE_MOVED = ((10, 12), (12, 16))
+"""Elements that are read and written around exchanges, for each of a token's queries and for each
+of its keys, forward and backward (model/attention/ulysses.py). What goes to a rank is put together,
+then what goes to all ranks (run/comm/cell_group.py), then what came from them: 6 of queries, keys
+and values each. The output is together already: 4, and 6 of its gradient. Gradients of queries,
+keys and values are put together twice, 4; those of queries are copied to their places 2, those of
+keys and values added to zeros 4."""
+EXCHANGE_STARTS = 12
+"""Kernels of these in a pass. Assumption: more ranks need more."""
 GATE_MOVED = {SILU: (3, 5), GELU_TANH: (5, 11)}
 """Elements that a gate reads and writes for each of the MLP, forward and backward. With GELU it is
 two and four kernels of PyTorch."""
@@ -90,7 +100,18 @@ def layer_moved(part: ModelConfig, unit: UnitTokens) -> dict[tuple[str, str], fl
         for name, counts in elements.items()
         for passed, count in zip(PRODUCT_PASSES, counts)
     }
-    return found | _routed(part, unit.whole)
+    return found | _exchanged(part, unit) | _routed(part, unit.whole)
+
+
+def _exchanged(part: ModelConfig, unit: UnitTokens) -> dict[tuple[str, str], float]:
+    """Bytes that are moved around exchanges of heads."""
+    if not exchanges_heads(part, unit):
+        return {}
+    own, size = part.attention, unit.whole * part.element_bytes
+    return {
+        (EXCHANGED, passed): float(size * (queries * own.query_width + keys * own.key_width))
+        for passed, (queries, keys) in zip(PRODUCT_PASSES, EXCHANGE_MOVED)
+    }
 
 
 def _routed(part: ModelConfig, tokens: int) -> dict[tuple[str, str], float]:
@@ -107,13 +128,22 @@ def _routed(part: ModelConfig, tokens: int) -> dict[tuple[str, str], float]:
     return found
 
 
-def moving_kernels(part: ModelConfig) -> dict[str, int]:
-    """Kernels of a layer that only move bytes, in a forward; as many in a backward."""
+def moving_kernels(part: ModelConfig, unit: UnitTokens) -> dict[str, int]:
+    """Kernels of a layer that only move bytes, in a forward; as many in a backward. In front of a
+    norm that stores w - 1 there are two that make w of it."""
     blocks, routed = 1 + part.attends, part.mixture is not None
     gate = 1 + (part.gated and part.activation == GELU_TANH)
-    found = {"norm": hidden_norms(part), "sum": blocks, "rotation": int(part.attends), "gate": gate}
-    found |= {HEAD_NORMS: 2} if normed_heads(part) else {}
+    of_norm = 1 + 2 * part.norm_adds_one
+    found = {"norm": of_norm * hidden_norms(part), "sum": blocks, "gate": gate}
+    found["rotation"] = int(part.attends)
+    found |= {HEAD_NORMS: of_norm * 2} if normed_heads(part) else {}
+    found |= {EXCHANGED: EXCHANGE_STARTS} if exchanges_heads(part, unit) else {}
     return found | ({EXPERT_ROWS: ROUTING_STARTS} if routed else {})
+
+
+def exchanges_heads(part: ModelConfig, unit: UnitTokens) -> bool:
+    """Whether ranks exchange tokens for heads around attention."""
+    return part.attends and unit.attended > unit.whole
 
 
 def hidden_norms(part: ModelConfig) -> int:

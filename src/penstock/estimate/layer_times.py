@@ -123,7 +123,7 @@ class LayerTimes:
         for number, passes in enumerate(self.products(unit.whole)):
             for name, seconds in zip(PRODUCT_PASSES, self._times_of(passes)):
                 found[f"{PRODUCT}{number}", name] = seconds
-        kernels = moving_kernels(self.part)
+        kernels = moving_kernels(self.part, unit)
         for (name, passed), moved in self.moved(unit).items():
             found[name, passed] = kernels[name] * KERNEL_START + moved / self.memory_rate
         return found
@@ -238,7 +238,7 @@ class LayerTimes:
             elements = self.part.hidden * unit.held * hidden_norms(self.part)
             each = (elements * moved * self.part.element_bytes / 2 for moved in PLAIN_NORM)
             moved |= zip((("norm", passed) for passed in PRODUCT_PASSES), each)
-        starts = sum(moving_kernels(self.part).values()) * KERNEL_START
+        starts = sum(moving_kernels(self.part, unit).values()) * KERNEL_START
         bytes_of = dict.fromkeys(PRODUCT_PASSES[:2], 0.0)
         for (_, passed), count in moved.items():
             bytes_of[passed] += count

@@ -20,6 +20,7 @@ from penstock.cluster.gpu import PassShares
 from penstock.cluster.measured import ATTENTION_PASSES as _PASSES
 from penstock.cluster.measured import PRODUCT_PASSES, PRODUCTS_OF, MeasuredKernels
 from penstock.estimate.kernel_parts import (
+    EXCHANGED,
     HEAD_NORMS,
     PRODUCT,
     KernelSeconds,
@@ -32,8 +33,9 @@ from penstock.estimate.products import Product
 from penstock.estimate.window_times import by_triangles
 
 LIKE_FORWARD = "FNR"
-MEASURED_AS = {HEAD_NORMS: "norm"}
-"""Kernels that have the rate of others: it is the same kernel, of more and shorter rows."""
+MEASURED_AS = {HEAD_NORMS: "norm", EXCHANGED: "sum"}
+"""Kernels that have the rate of others: those of heads are the same kernel, of more and shorter
+rows; copies read and write as sums do."""
 
 
 def activations_of(matrices: Sequence[tuple[int, int]]) -> float:
