@@ -5,11 +5,15 @@ from dataclasses import replace
 import pytest
 
 from loops import each
+from penstock.arch.lora import Lora
 from penstock.arch.presets import MODELS
 from penstock.cluster.presets import CLUSTERS
 from penstock.estimate.kernel_parts import (
     EXCHANGED,
     HEAD_NORMS,
+    LayerMatrix,
+    adapter_matrices,
+    adapter_matrix,
     layer_moved,
     logits_moved,
     moving_kernels,
@@ -103,3 +107,31 @@ def test_the_kernels_of_a_layer_are_launched_and_move_these_bytes() -> None:
     bytes_of = each * ((4 * 2 + 2 * 3) * 1152 + (2 + 2) * 1280 + 5 * 6912)
     assert sum(moving_kernels(model, UNIT).values()) == 23
     assert times._moved(UNIT).forward == pytest.approx(23 * KERNEL_START + bytes_of, rel=1e-12)
+
+
+def test_products_of_adapters_are_those_of_a_run() -> None:
+    """A of matrices with one input are one product, B one each. B reads and writes what it adds to;
+    backward so does A, and reads its input once more."""
+    model = replace(MODELS["llama3-8b"], element_bytes=2, lora=Lora(16))
+    found = [adapter_matrix(own) for own in adapter_matrices(model)]
+    down, up = {"moved": (1, 3)}, {"moved": (2, 1)}
+    assert found == [
+        LayerMatrix(3 * 16, 4096, **down),
+        *(LayerMatrix(outputs, 16, **up) for outputs in (4096, 1024, 1024)),
+        LayerMatrix(16, 4096, **down),
+        LayerMatrix(4096, 16, **up),
+        LayerMatrix(2 * 16, 4096, **down),
+        LayerMatrix(16, 14336, **down),
+        *(LayerMatrix(outputs, 16, **up) for outputs in (14336, 14336, 4096)),
+    ]
+
+
+def test_a_narrow_product_takes_what_it_moves() -> None:
+    """B of 14,336 outputs: 8,192 tokens of 16 and 14,336 elements, the latter read and written."""
+    model = replace(MODELS["llama3-8b"], element_bytes=2)
+    gpu = CLUSTERS["h200"].gpu
+    times = LayerTimes(model, model, gpu, gpu.peak["bf16"], "cudnn", fused_norm=True)
+    forward, *_ = times.passes(8192, LayerMatrix(14336, 16, moved=(2, 1)))
+    moved = 2 * ((8192 + 14336) * 16 + 2 * 8192 * 14336)
+    found = forward.seconds(gpu, times.product_rate, 2)
+    assert found == pytest.approx(KERNEL_START + moved / times.memory_rate, rel=1e-12)

@@ -117,7 +117,7 @@ def _leads_in(part: ModelConfig) -> Iterator[bool]:
     """Which products of a layer, in the order of `LayerTimes.products`, lead into attention."""
     names = {each.name for each in front_parameters(part)}
     yield from (own[0].name in names for own in multiplied_matrices(part))
-    yield from (each.name in names for each in adapter_matrices(part))
+    yield from (own[0].name in names for own in adapter_matrices(part))
 
 
 def _dealt(times: LayerTimes, unit: UnitTokens, shares: KernelShares) -> LayerSeconds:

@@ -4,6 +4,7 @@ Where layers are cut, their kernels run on several stages, so that each has to b
 """
 
 from collections.abc import Iterator
+from itertools import groupby
 from typing import NamedTuple
 
 from penstock.arch.config import ModelConfig
@@ -11,6 +12,7 @@ from penstock.arch.layers.gated_mlp import GELU_TANH, SILU
 from penstock.arch.layers.norm import Norm
 from penstock.arch.layers.parameter import INPUTS, OUTPUTS, Parameter
 from penstock.arch.layers.record import wide_bytes
+from penstock.arch.lora import UP
 from penstock.cluster.measured import EXPERT_ROWS, PRODUCT_PASSES
 from penstock.estimate.layer_seconds import UnitTokens
 
@@ -193,6 +195,8 @@ class LayerMatrix(NamedTuple):
     """Matrices that a rank has."""
     met: int = 1
     """How many of these a token is multiplied with."""
+    moved: tuple[int, int] = (1, 1)
+    """How often what a product gives is read or written, or as much else, forward and backward."""
 
     @property
     def sides(self) -> tuple[int, int]:
@@ -231,11 +235,27 @@ def layer_matrix(part: ModelConfig, own: list[Parameter]) -> LayerMatrix:
     return LayerMatrix(outputs, own[0].shape[1], held, met)
 
 
-def adapter_matrices(part: ModelConfig) -> list[Parameter]:
-    """The matrices that adapters have."""
-    return [
+def adapter_matrices(part: ModelConfig) -> list[list[Parameter]]:
+    """The matrices of each product of adapters: those A that have one input are one product."""
+    trained = (
         each
         for record in part.layer_records
         for each in record.parameters
         if each.trained and not part.trains_all
-    ]
+    )
+    found = groupby(
+        trained, key=lambda each: each.name if _is_up(each) else (each.shape[1], each.axis)
+    )
+    return [[*own] for _, own in found]
+
+
+def adapter_matrix(own: list[Parameter]) -> LayerMatrix:
+    """What the matrices of a product of adapters are together. B adds to what is there; so does A
+    backward, which also reads its input once more, for what lies between both is not kept
+    (model/layers/adapters.py)."""
+    outputs = sum(each.shape[0] for each in own)
+    return LayerMatrix(outputs, own[0].shape[1], moved=(2, 1) if _is_up(own[0]) else (1, 3))
+
+
+def _is_up(matrix: Parameter) -> bool:
+    return matrix.name.removesuffix(".weight").endswith(UP)

@@ -41,6 +41,7 @@ from penstock.estimate.kernel_parts import (
     KernelSeconds,
     LayerMatrix,
     adapter_matrices,
+    adapter_matrix,
     hidden_norms,
     layer_matrix,
     layer_moved,
@@ -149,8 +150,8 @@ class LayerTimes:
 
     @cached_property
     def adapters(self) -> list[LayerMatrix]:
-        """The matrices that adapters have, one by one."""
-        return [LayerMatrix(*each.shape) for each in adapter_matrices(self.part)]
+        """Of each product of adapters."""
+        return [adapter_matrix(own) for own in adapter_matrices(self.part)]
 
     def products(self, tokens: int) -> Iterator[tuple[Product, ...]]:
         """Forward, input gradient and weight gradient of each; the frozen have not the last. That
@@ -168,8 +169,8 @@ class LayerTimes:
         fused = kernels == 1 and self.fused_norm and one_gradient_kernel(rows, *matrix.sides)
         gradient = Product(outputs, inputs, rows, 2 * wide_bytes(size), adds=True)
         return (
-            Product(rows, outputs, inputs, size).dealt(groups, kernels),
-            Product(rows, inputs, outputs, size).dealt(groups, kernels),
+            Product(rows, outputs, inputs, size * matrix.moved[0]).dealt(groups, kernels),
+            Product(rows, inputs, outputs, size * matrix.moved[1]).dealt(groups, kernels),
             gradient.dealt(groups, 1 if fused else groups),
         )
 
