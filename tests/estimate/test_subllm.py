@@ -57,7 +57,7 @@ def square(tokens: int) -> UnitTokens:
 
 @pytest.mark.parametrize(
     ("kind", "passes", "bracket"),
-    [("F", ("forward",), (1, 2)), ("B", ("inputs", "weights"), (3, 1))],
+    [("F", ("forward",), (5, 2)), ("B", ("inputs", "weights"), (15, 7))],
 )
 def test_a_stage_takes_its_layers_with_the_tokens_that_get_there(
     kind: str, passes: tuple[str, ...], bracket: tuple[int, int]
@@ -77,7 +77,7 @@ def test_a_model_that_keeps_all_tokens_takes_what_the_plain_one_takes_and_its_br
     """Both pairs open in the first half and close in the second; rows are moved for each."""
     every = replace(SUBLLM, subsampling=replace(SUBLLM.subsampling, keep=1.0))  # type: ignore[type-var]
     rate = priced(layout())[0].times.memory_rate
-    for kind, (opens, closes) in {"F": (3, 5), "B": (4, 6)}.items():
+    for kind, (opens, closes) in {"F": (7, 52), "B": (22, 52)}.items():
         both = (stage_seconds(layout(each), kind) for each in (every, PLAIN))
         more = [one - other for one, other in zip(*both)]
         each = [rows * LENGTH * WIDTH / rate + 6 * KERNEL_START for rows in (opens, closes)]

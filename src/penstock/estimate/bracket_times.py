@@ -1,14 +1,23 @@
 """Seconds of the brackets of a model that leaves out tokens (model/layers/subsample.py).
 
-They are kernels that move bytes. With n tokens outside of a pair and n' inside, rows of hidden
-width are read or written
+They are kernels of PyTorch that move bytes, one for each step, most of them in 32 bits. With n
+tokens outside of a pair and n' inside, they move as much as so many rows of hidden width with 16
+bits:
 
                     forward                         backward
-    where it opens  scores n, kept tokens 2 n'      scores n, gradients 2 n + n'
-    where it closes all tokens 2 n, kept 3 n'       gradients 2 n, of what was kept 4 n'
+    where it opens  to 32 bits 3 n, scores 2 n      to 32 bits 3 n, gradient of the scorer 2 n
+                    kept tokens 2 n'                what went past to 32 bits 3 n, scores added 4 n,
+                                                    to 16 bits 3 n; gradients of kept tokens 7 n'
+    where it closes all tokens 2 n                  gradients 2 n
+                    kept ones 2 n'                  of kept ones 2 n'
+                    both to 32 bits 6 n'            both to 32 bits 6 n'
+                    weighed and added up 14 n'      their shares 6 n', gradients of tokens 6 n'
+                    the same of the bypass 14 n'    to 16 bits 3 n', to their places 2 n'
+                    to 16 bits 3 n'                 of weights and of the bypass 6 + 2 + 4 + 2 n'
+                    to their places 2 n'            their shares 2 n', gradients inside 6 n'
+                    difference 6 n', to 16 bits 3   to 16 bits 3 n'
 
-Scores are sorted and weights computed by kernels that take their start alone, and what becomes 32
-bits on its way is not counted.
+Scores are sorted and weights computed by kernels that take their start alone.
 """
 
 from collections.abc import Sequence
@@ -26,14 +35,14 @@ BRACKET_KERNELS = 6
 
 
 class RowsMoved(NamedTuple):
-    """Rows of hidden width for each token outside, and for each inside."""
+    """Rows of hidden width with 16 bits for each token outside, and for each inside."""
 
     outside: int
     inside: int
 
 
-OPENING = RowsMoved(1, 2), RowsMoved(3, 1)
-CLOSING = RowsMoved(2, 3), RowsMoved(2, 4)
+OPENING = RowsMoved(5, 2), RowsMoved(15, 7)
+CLOSING = RowsMoved(2, 50), RowsMoved(2, 50)
 """Forward and backward."""
 
 
