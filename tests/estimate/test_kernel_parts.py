@@ -9,8 +9,8 @@ from penstock.arch.lora import Lora
 from penstock.arch.presets import MODELS
 from penstock.cluster.presets import CLUSTERS
 from penstock.estimate.kernel_parts import (
-    EXCHANGED,
     HEAD_NORMS,
+    HEADS_EXCHANGED,
     LayerMatrix,
     adapter_matrices,
     adapter_matrix,
@@ -75,11 +75,11 @@ def test_copies_around_exchanges_of_heads_are_counted() -> None:
     model = replace(MODELS["llama3-8b"], element_bytes=2)
     exchanged = UNIT._replace(attended=4 * TOKENS)
     moved = layer_moved(model, exchanged)
-    assert moved[EXCHANGED, "forward"] == 2 * TOKENS * (10 * 4096 + 6 * 2 * 1024)
-    assert moved[EXCHANGED, "inputs"] == 2 * TOKENS * (12 * 4096 + 8 * 2 * 1024)
+    assert moved[HEADS_EXCHANGED, "forward"] == 2 * TOKENS * (10 * 4096 + 6 * 2 * 1024)
+    assert moved[HEADS_EXCHANGED, "inputs"] == 2 * TOKENS * (12 * 4096 + 8 * 2 * 1024)
     kernels = (moving_kernels(model, unit).values() for unit in (UNIT, exchanged))
     assert [*map(sum, kernels)] == [6, 6 + 12]
-    assert (EXCHANGED, "forward") not in layer_moved(model, UNIT)
+    assert (HEADS_EXCHANGED, "forward") not in layer_moved(model, UNIT)
 
 
 BOUNDED = {"llama3-8b": 0, "gemma2-2b": 60}

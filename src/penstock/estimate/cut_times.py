@@ -23,8 +23,8 @@ from penstock.cluster.measured import EXPERT_ROWS, PRODUCT_PASSES
 from penstock.cost.collectives import BACKWARD_KINDS, FORWARD_KINDS
 from penstock.cost.cut_workload import CutWorkload
 from penstock.estimate.kernel_parts import (
-    EXCHANGED,
     HEAD_NORMS,
+    HEADS_EXCHANGED,
     PRODUCT,
     KernelSeconds,
     adapter_matrices,
@@ -75,7 +75,7 @@ class CutLayer(NamedTuple):
         behind = {"norm": 1 - in_front, "sum": 1.0, "gate": 1.0, EXPERT_ROWS: 1.0} | {
             name: 1.0 for name, _ in times.parts(unit) if name.startswith(PRODUCT)
         }
-        front, attention = {"norm": in_front}, {"rotation": 1.0, EXCHANGED: 1.0}
+        front, attention = {"norm": in_front}, {"rotation": 1.0, HEADS_EXCHANGED: 1.0}
         (front if to_attention == HEADS else attention).update(projection)
         rest = {name: share for name, share in behind.items() if name not in projection}
         return cls(*(_dealt(times, unit, each) for each in (front, attention, rest)))

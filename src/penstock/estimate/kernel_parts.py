@@ -8,6 +8,7 @@ from itertools import groupby
 from typing import NamedTuple
 
 from penstock.arch.config import ModelConfig
+from penstock.arch.layers.attention import PROJECTION
 from penstock.arch.layers.gated_mlp import GELU_TANH, SILU
 from penstock.arch.layers.norm import Norm
 from penstock.arch.layers.parameter import INPUTS, OUTPUTS, Parameter
@@ -15,12 +16,13 @@ from penstock.arch.layers.record import wide_bytes
 from penstock.arch.lora import UP
 from penstock.cluster.measured import EXPERT_ROWS, PRODUCT_PASSES
 from penstock.estimate.layer_seconds import UnitTokens
+from penstock.estimate.plain_kernels import PROJECTION_NORM
 
 PRODUCT = "product "
 """What names of products begin with."""
 HEAD_NORMS = "norms of heads"
 """Norms of queries and keys; backward, gradients are copied to where they were."""
-EXCHANGED = "exchanged heads"
+HEADS_EXCHANGED = "exchanged heads"
 EXCHANGE_MOVED = ((10, 12), (12, 16))
 """Elements that are read and written around exchanges, for each of a token's queries and for each
 of its keys, forward and backward (model/attention/ulysses.py). What goes to a rank is put together,
@@ -111,7 +113,7 @@ def _exchanged(part: ModelConfig, unit: UnitTokens) -> dict[tuple[str, str], flo
         return {}
     own, size = part.attention, unit.whole * part.element_bytes
     return {
-        (EXCHANGED, passed): float(size * (queries * own.query_width + keys * own.key_width))
+        (HEADS_EXCHANGED, passed): float(size * (queries * own.query_width + keys * own.key_width))
         for passed, (queries, keys) in zip(PRODUCT_PASSES, EXCHANGE_MOVED)
     }
 
@@ -139,7 +141,7 @@ def moving_kernels(part: ModelConfig, unit: UnitTokens) -> dict[str, int]:
     found = {"norm": of_norm * hidden_norms(part), "sum": blocks, "gate": gate}
     found["rotation"] = int(part.attends)
     found |= {HEAD_NORMS: of_norm * 2} if normed_heads(part) else {}
-    found |= {EXCHANGED: EXCHANGE_STARTS} if exchanges_heads(part, unit) else {}
+    found |= {HEADS_EXCHANGED: EXCHANGE_STARTS} if exchanges_heads(part, unit) else {}
     return found | ({EXPERT_ROWS: ROUTING_STARTS} if routed else {})
 
 
@@ -156,6 +158,16 @@ def hidden_norms(part: ModelConfig) -> int:
 def normed_heads(part: ModelConfig) -> bool:
     """Whether queries and keys have norms of their own."""
     return part.attends and part.qk_norm
+
+
+def norms_over_all_heads(part: ModelConfig, tokens: int) -> dict[tuple[str, str], float]:
+    """Bytes of norms of queries and keys that are over all heads, where several ranks have these:
+    there they are not fused."""
+    if not normed_heads(part) or part.qk_norm_over != PROJECTION:
+        return {}
+    width = part.attention.query_width + part.attention.key_width
+    elements = width * tokens * part.element_bytes / 2
+    return {(HEAD_NORMS, name): elements * e for name, e in zip(PRODUCT_PASSES, PROJECTION_NORM)}
 
 
 def logits_moved(part: ModelConfig, logits: float) -> float:

@@ -23,12 +23,11 @@ mask hides: `PAIR_MOVED` has the bytes (estimate/plain_kernels.py).
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property
 from itertools import zip_longest
 from operator import mul
 
 from penstock.arch.config import ModelConfig
-from penstock.arch.layers.attention import PROJECTION
 from penstock.arch.layers.expert_mlp import one_gradient_kernel
 from penstock.arch.layers.lm_head import tokens_at_a_time
 from penstock.arch.layers.record import wide_bytes
@@ -36,7 +35,6 @@ from penstock.cluster.gpu import KEEP_SCORES, AttentionKernel, Gpu, PassShares
 from penstock.cluster.measured import PRODUCT_PASSES
 from penstock.core.ops import SHARD_KINDS
 from penstock.estimate.kernel_parts import (
-    HEAD_NORMS,
     PRODUCT,
     KernelSeconds,
     LayerMatrix,
@@ -48,11 +46,11 @@ from penstock.estimate.kernel_parts import (
     logits_moved,
     moving_kernels,
     multiplied_matrices,
-    normed_heads,
+    norms_over_all_heads,
     split_logits_moved,
 )
 from penstock.estimate.layer_seconds import LayerSeconds, UnitTokens
-from penstock.estimate.plain_kernels import CAPPED, PAIR_MOVED, PLAIN_NORM, PROJECTION_NORM
+from penstock.estimate.plain_kernels import CAPPED, PAIR_MOVED, PLAIN_NORM
 from penstock.estimate.products import KERNEL_START, Product
 from penstock.estimate.ring_times import ring_kernels, ring_moved
 from penstock.estimate.window_times import (
@@ -224,13 +222,8 @@ class LayerTimes:
     def moved(self, unit: UnitTokens) -> dict[tuple[str, str], float]:
         """Bytes of kernels that only move them, by name and pass. Ranks that share the heads have
         no fused norm over all of these."""
-        moved, part = layer_moved(self.part, unit), self.part
-        if self.tensor > 1 and normed_heads(part) and part.qk_norm_over == PROJECTION:
-            width = part.attention.query_width + part.attention.key_width
-            elements = width * unit.whole * part.element_bytes / 2
-            for passed, each in zip(PRODUCT_PASSES, PROJECTION_NORM):
-                moved[HEAD_NORMS, passed] = elements * each
-        return moved
+        moved = layer_moved(self.part, unit)
+        return moved | norms_over_all_heads(self.part, unit.whole) if self.tensor > 1 else moved
 
     def _moved(self, unit: UnitTokens) -> PassShares:
         """Seconds of kernels that only move bytes."""
@@ -304,19 +297,3 @@ class LayerTimes:
             for times, moved in zip((1, 2), PAIR_MOVED[kernels])
         )
         return PassShares(forward, backward + forward * self.attention_again)
-
-
-@lru_cache(maxsize=4096)
-def units_seconds(times: LayerTimes, units: tuple[UnitTokens, ...]) -> tuple[LayerSeconds, ...]:
-    """Of a layer, for each slice; layouts often differ in something else."""
-    return tuple(map(times.seconds, units))
-
-
-@lru_cache(maxsize=4096)
-def heads_seconds(
-    times: LayerTimes, units: tuple[UnitTokens, ...], flops_of_token: float, kind: str
-) -> tuple[float, ...]:
-    """The same of the head."""
-    return tuple(
-        times.head_seconds(unit.whole, flops_of_token * unit.whole, kind) for unit in units
-    )

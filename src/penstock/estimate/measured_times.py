@@ -20,8 +20,8 @@ from penstock.cluster.gpu import PassShares
 from penstock.cluster.measured import ATTENTION_PASSES as _PASSES
 from penstock.cluster.measured import PRODUCT_PASSES, PRODUCTS_OF, MeasuredKernels
 from penstock.estimate.kernel_parts import (
-    EXCHANGED,
     HEAD_NORMS,
+    HEADS_EXCHANGED,
     PRODUCT,
     KernelSeconds,
     layer_moved,
@@ -33,7 +33,7 @@ from penstock.estimate.products import Product
 from penstock.estimate.window_times import by_triangles
 
 LIKE_FORWARD = "FNR"
-MEASURED_AS = {HEAD_NORMS: "norm", EXCHANGED: "sum"}
+MEASURED_AS = {HEAD_NORMS: "norm", HEADS_EXCHANGED: "sum"}
 """Kernels that have the rate of others: those of heads are the same kernel, of more and shorter
 rows; copies read and write as sums do."""
 

@@ -25,8 +25,9 @@ from penstock.estimate.bracket_times import bracket_seconds
 from penstock.estimate.cluster_links import ClusterLinks
 from penstock.estimate.cut_times import LayersOfStages, cut_seconds
 from penstock.estimate.kept import KeptSeconds, kept_seconds
+from penstock.estimate.known_seconds import heads_seconds, units_seconds
 from penstock.estimate.layer_seconds import LayerColumns, UnitTokens
-from penstock.estimate.layer_times import LayerTimes, heads_seconds, units_seconds
+from penstock.estimate.layer_times import LayerTimes
 from penstock.estimate.layers_again import KindOfLayers
 from penstock.estimate.layout_bytes import LayoutBytes
 from penstock.estimate.op_table import Kinds, OpTable
