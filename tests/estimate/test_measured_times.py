@@ -11,6 +11,7 @@ from penstock.arch.presets import MODELS
 from penstock.cluster.measured import FACTORS
 from penstock.cluster.profile_file import machine_of
 from penstock.errors import ShapeError
+from penstock.estimate.kernel_parts import HEAD_NORMS, layer_moved
 from penstock.estimate.measured_times import ProfiledTimes, activations_by_part
 from penstock.estimate.price import Estimate, estimate
 from penstock.estimate.products import KERNEL_START
@@ -127,3 +128,19 @@ def test_what_was_measured_is_not_asked_for_otherwise(
     with pytest.raises(ShapeError) as refused:
         _estimated(tmp_path / "p.json", **row)
     assert said in f"{refused.value.message} {refused.value.hint}"
+
+
+def test_only_on_a_gpu_are_kernels_of_shared_words_and_heads_others_than_those_measured() -> None:
+    """A host has a kernel for each step of all losses and norms, and that is what was measured."""
+    model = replace(MODELS["olmo2-7b"], element_bytes=4)
+    host = replace(_times(model), tensor=2)
+    assert host.kernels.on_host
+    measured = replace(host.kernels, on_host=False)
+    shared = replace(host, gpu=replace(host.gpu, measured=measured))
+    unit, flops = whole_unit(TOKENS, 0), 6.0 * model.head_weights
+    plain = {(kind, host.loss_moved(flops, kind)) for kind in "BST"}
+    assert plain == {(kind, 3.0 * model.vocabulary * 4) for kind in "BST"}
+    assert shared.loss_moved(flops, "B") == 10.0 * model.vocabulary * 4
+    assert host.moved(unit) == layer_moved(model, unit)
+    norms = {name for name, moved in shared.moved(unit).items() if moved != host.moved(unit)[name]}
+    assert norms == {(HEAD_NORMS, "forward"), (HEAD_NORMS, "inputs")}
