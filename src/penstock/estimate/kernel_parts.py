@@ -167,7 +167,8 @@ def norms_over_all_heads(part: ModelConfig, tokens: int) -> dict[tuple[str, str]
         return {}
     width = part.attention.query_width + part.attention.key_width
     elements = width * tokens * part.element_bytes / 2
-    return {(HEAD_NORMS, name): elements * e for name, e in zip(PRODUCT_PASSES, PROJECTION_NORM)}
+    moved = (elements * each for each in PROJECTION_NORM)
+    return {(HEAD_NORMS, passed): each for passed, each in zip(PRODUCT_PASSES, moved)}
 
 
 def logits_moved(part: ModelConfig, logits: float) -> float:

@@ -253,8 +253,8 @@ def workload_cost(
     links = cluster_links(layout.mesh, layout.pipeline, hardware, cluster)
     rank = CellCost.on_mesh(workload, schedule, links, layout.shard)
     part, attended = rank.workload.part, rank.workload.attended
-    ranks = layout.mesh.ring, layout.mesh.tensor
-    times = replace(times, part=part, attended=attended, ring=ranks[0], tensor=ranks[1])
+    mesh = layout.mesh
+    times = replace(times, part=part, attended=attended, ring=mesh.ring, tensor=mesh.tensor)
     return LayoutCost(
         rank.workload,
         hardware,

@@ -73,7 +73,8 @@ class Product(NamedTuple):
     def seconds(self, gpu: Gpu, rate: float, element_bytes: int) -> float:
         """On a GPU whose cores together do `rate` FLOPs per second in large products."""
         per_core = rate / gpu.cores
-        computing = min([self._waves(a, b, gpu) * 2 * a * b * self.k / r for a, b, r in TILES])
+        sizes = [(self._waves(a, b, gpu) * 2 * a * b * self.k, share) for a, b, share in TILES]
+        computing = min([flops / share for flops, share in sizes])
         memory_rate = gpu.memory_rate * gpu.reached.memory
         result = self.m * self.n * self.together * self.result_bytes
         moved = (self.m + self.n) * self.k * self.together * element_bytes + result

@@ -114,13 +114,14 @@ def search_plans(
     left = np.flatnonzero(candidates.lacks == 0)
     while True:
         limits = found.limits
-        left = left[candidates.seconds[left] < limits[candidates.kind_number(left)]]  # these fall
+        below = limits[candidates.kind_number(left)]
+        left = left[candidates.seconds[left] < below]  # limits only fall
         ahead = first_by_promise(candidates, left, found.longer)
         room = most - found.looked_at - sum(len(each.numbers) for each in begun)
         chosen = ahead[_chosen(candidates, ahead, room)]
         if len(chosen):
-            below = limits[candidates.kind_number(chosen)].tolist()
-            begun.append(simulations.begin(candidates, chosen.tolist(), below))
+            below = limits[candidates.kind_number(chosen)]
+            begun.append(simulations.begin(candidates, chosen.tolist(), below.tolist()))
             left = np.setdiff1d(left, chosen, assume_unique=True)
         if not begun:
             break
